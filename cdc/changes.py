@@ -1,0 +1,100 @@
+"""The nouns of capture: relations, row changes and transactions.
+
+Values are what Postgres prints, as text; `None` is SQL NULL and UNCHANGED a TOAST value that the log left out.
+A change's position is (commit LSN, ordinal in its transaction): stream ordinals start at 1, snapshot rows have 0.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+
+class Unchanged(enum.Enum):
+    """The one value that is neither text nor NULL: present in the row, absent from the log."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
+
+Value = str | None
+StreamedValue = str | None | Unchanged
+Row = tuple[Value, ...]
+StreamedRow = tuple[StreamedValue, ...]
+
+
+class Op(enum.Enum):
+    """What happened to a row, in the letters of Debezium's envelope."""
+
+    READ = "r"
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+    TRUNCATE = "t"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `type_name` is format_type()'s text (`numeric(10,2)`), `base_oid` looks through domains."""
+
+    name: str
+    type_oid: int
+    type_mod: int
+    type_name: str
+    base_oid: int
+    is_key: bool
+    is_nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A captured table as the catalogue described it; `identity` is pg_class.relreplident."""
+
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    columns: tuple[Column, ...]
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        """The primary key's columns, in the table's column order."""
+        return tuple(column for column in self.columns if column.is_key)
+
+    @property
+    def qualified(self) -> str:
+        """`schema.table`, for people."""
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row change. `old` is the old row or, under DEFAULT identity, its key with all else NULL (`old_is_key`)."""
+
+    op: Op
+    relation: Relation
+    old: StreamedRow | None
+    new: StreamedRow | None
+    old_is_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a transaction's changes come from: what the envelope's `source` carries besides the ordinal."""
+
+    commit_lsn: int
+    xid: int | None
+    commit_ts_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One Kafka record to be: bytes and the partition chosen for the key."""
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes | None
+    position: str | None = None
