@@ -1,6 +1,6 @@
 """The nouns of capture: relations, row changes and transactions.
 
-Values are what Postgres prints, as text; `None` is SQL NULL and UNCHANGED a TOAST value that the log left out.
+Values are what Postgres prints, as text; `None` is NULL, UNCHANGED a TOAST value that the log left out.
 A change's position is (commit LSN, ordinal in its transaction): stream ordinals start at 1, snapshot rows have 0.
 """
 
@@ -71,7 +71,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row change. `old` is the old row or, under DEFAULT identity, its key with all else NULL (`old_is_key`)."""
+    """One row change. `old` is the old row, or only its key (`old_is_key`)."""
 
     op: Op
     relation: Relation

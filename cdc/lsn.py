@@ -1,4 +1,4 @@
-"""Log sequence numbers: 64-bit positions in the source's write-ahead log, as integers here and `0/16B3748` for people."""
+"""Log sequence numbers: 64-bit positions in the write-ahead log, integers here and `0/16B3748` for people."""
 
 from __future__ import annotations
 
