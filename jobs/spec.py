@@ -1,0 +1,42 @@
+"""A view as apply sees it, whoever declared it: a mirror of a table, or a row-wise SELECT over one table.
+
+In: relations and view files. Out: frozen values that travel to Spark. Column names here are Delta's (see cdc.names).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Kind(enum.Enum):
+    """How a view is derived."""
+
+    MIRROR = "mirror"
+    ROWWISE = "rowwise"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """One sink of a view with its header options (`key`, `ttl`, `value` for cache; `mapping` for search)."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSpec:
+    """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`."""
+
+    name: str
+    kind: Kind
+    schema: str
+    table: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    postgres_sql: str
+    spark_sql: str
+    sinks: tuple[SinkOptions, ...]
+    fingerprint: str
+    file: str | None = None

@@ -1,0 +1,74 @@
+"""What a sink is: a place that holds a view's rows and knows, by itself, at which position they stand.
+
+In: a Spark DataFrame with one row per key: the view's columns and OP, LSN and AT. Out: a durable write, then the
+position. Keeps true: writes are repeatable and order-proof, `replace` is seen whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+OP: Final = "__op"
+LSN: Final = "__lsn"
+AT: Final = "__at"
+CONTROL_COLUMNS: Final = (OP, LSN, AT)
+UPSERT: Final = "u"
+DELETE: Final = "d"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a view stands, and from which offsets to read on (topic -> offset per partition)."""
+
+    lsn: int
+    source_ts_us: int
+    offsets: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that a sink refused: where it is in Kafka and why, without its values."""
+
+    at: str
+    lsn: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did."""
+
+    upserts: int = 0
+    deletes: int = 0
+    rejected: tuple[Rejected, ...] = field(default=())
+
+
+class Sink(Protocol):
+    """One view in one store. DataFrames are `pyspark.sql.DataFrame`; executors run only pure code and plain clients."""
+
+    @property
+    def name(self) -> str:
+        """`delta`, `search` or `cache`."""
+        ...
+
+    def position(self) -> Position | None:
+        """Where the stored rows stand; None when the sink is empty, lost or of another declaration: replace it."""
+        ...
+
+    def write(self, changes: Any, position: Position) -> Written:
+        """Apply upserts and deletes, durably, then move to `position`. A repeat changes nothing."""
+        ...
+
+    def replace(self, rows: Any, position: Position) -> Written:
+        """Make `rows` (all upserts) the whole content in one atomic step; readers see the old rows until then."""
+        ...
+
+    def advance(self, position: Position) -> None:
+        """Move to `position` when the batch held no change of this view."""
+        ...
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Every stored row, as the view's columns in order, as native Python values; for prove."""
+        ...
