@@ -27,13 +27,17 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class ViewSpec:
-    """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`."""
+    """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`.
+
+    `key_source` are the table's primary-key columns that the view's `key` columns project, one to one.
+    """
 
     name: str
     kind: Kind
     schema: str
     table: str
     key: tuple[str, ...]
+    key_source: tuple[str, ...]
     columns: tuple[str, ...]
     postgres_sql: str
     spark_sql: str
