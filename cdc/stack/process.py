@@ -1,0 +1,137 @@
+"""Server processes: started detached, known by pid and start time, stopped with their children.
+
+In: a Command. Out: a Process record that outlives this program. Invariant: a pid that now belongs to another process is
+never signalled.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel, ConfigDict
+
+from cdc.stack.account import Account
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+STARTTIME = 19  # field 22 of /proc/<pid>/stat, counted after the closing parenthesis of field 2
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""Those started by this program, which has to reap them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run, where, as whom, and how it is asked to stop (in order of rudeness; SIGKILL comes last anyway)."""
+
+    argv: Sequence[str]
+    cwd: Path
+    account: Account | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,)
+
+
+class Process(BaseModel):
+    """A process by pid and start time."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pid: int
+    started: str
+    stop_signals: tuple[int, ...] = (signal.SIGTERM,)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is this very process that still runs."""
+        child = _children.get(self.pid)
+        if child is not None and child.poll() is not None:
+            del _children[self.pid]
+            return False
+        return start_time(self.pid) == self.started
+
+
+def start_time(pid: int) -> str | None:
+    """A string that is the same for the same process only; None if there is none or it is a zombie."""
+    try:
+        if BOOT_ID.exists():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            return None if fields[0] in "ZX" else f"{BOOT_ID.read_text().strip()}:{fields[STARTTIME]}"
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
+    except (OSError, psutil.Error):
+        return None
+
+
+def spawn(command: Command, log: Path) -> Process:
+    """Start a server in a session of its own, its output appended to `log`."""
+    account = command.account
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            command.argv,
+            cwd=command.cwd,
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **command.env},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=account.uid if account else None,
+            group=account.gid if account else None,
+            extra_groups=[] if account else None,
+        )
+    _children[child.pid] = child
+    started = start_time(child.pid) or "gone"
+    return Process(pid=child.pid, started=started, stop_signals=tuple(command.stop_signals))
+
+
+def stop(process: Process, deadline_s: float) -> None:
+    """Ask it to stop, then insist; children that outlive it are killed."""
+    if not process.alive:
+        return
+    try:
+        whole = psutil.Process(process.pid)
+        family = [whole, *whole.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for number in process.stop_signals:
+        if process.alive:
+            os.kill(process.pid, number)
+            _wait(process, deadline_s)
+    survivors = [member for member in family if member.is_running()]
+    for member in survivors:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(survivors, timeout=deadline_s)
+    _reap(process)
+
+
+def _wait(process: Process, deadline_s: float) -> None:
+    child = _children.get(process.pid)
+    try:
+        if child is not None:
+            child.wait(deadline_s)
+        else:
+            psutil.Process(process.pid).wait(deadline_s)
+    except (subprocess.TimeoutExpired, psutil.TimeoutExpired, psutil.NoSuchProcess):
+        return
+
+
+def _reap(process: Process) -> None:
+    if (child := _children.pop(process.pid, None)) is not None:
+        child.wait()
+
+
+def log_end(log: Path, lines: int = 20) -> str:
+    """The last lines of a server's log."""
+    try:
+        with log.open(errors="replace") as file:
+            return "".join(deque(file, lines)).rstrip()
+    except FileNotFoundError:
+        return "(no log)"
