@@ -1,0 +1,77 @@
+"""What the capture machine asks of the world, one value per wish, and what it is answered.
+
+The machine yields these; a driver carries them out against real servers, the simulation against models that fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cdc.changes import Change, Record, Relation
+from cdc.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Read what the walsender has sent, waiting up to `wait_s` for the first byte. Answer: Polled."""
+
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """Frames in order; `drained` when no more was there; a steady clock for intervals, the wall clock for stamps."""
+
+    frames: Sequence[bytes]
+    drained: bool
+    now_s: float
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Read the row's unchanged TOAST values from the source. Answer: the Change, or None when the row is gone."""
+
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Put the relation's schema record into the open Kafka transaction: rows of this shape follow. No answer."""
+
+    relation: Relation
+    lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Add records to the open Kafka transaction, opening one if there is none. No answer."""
+
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Wait until the broker has every record. Answer: topic -> partition -> offset after its last record."""
+
+
+Ends = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Write the progress record into the transaction and commit it. No answer: it is durable."""
+
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Tell Postgres that everything before `lsn` is safe; with `ask_reply` it answers with where its log stands."""
+
+    lsn: int
+    ask_reply: bool = False
+
+
+Effect = Poll | Complete | Announce | Produce | Seal | Commit | Confirm

@@ -1,0 +1,200 @@
+"""Capture as a state machine: frames in, Kafka transactions and confirmations out, all as effects that it yields.
+
+Keeps true: a Kafka transaction holds whole Postgres transactions and one progress record; Postgres is confirmed only
+what a committed progress record covers; what the topics hold already is skipped by position. No I/O, no clock here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn, Protocol
+
+from cdc.assembler import Assembler, Transaction
+from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
+from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Ends, Poll, Polled, Produce, Seal
+from cdc.frames import Keepalive, decode_frame
+from cdc.progress import Kind, Part, Progress, add_checksums, checksum
+
+
+class RecordEncoder(Protocol):
+    """Turns one change of its relation into records (cdc.envelope.TableEncoder)."""
+
+    def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
+        """The records of a change, in order; a key change takes `ordinal` and `ordinal + 1`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a Kafka transaction ends, and how often an idle position is written down."""
+
+    flush_interval_s: float = 0.02
+    batch_records_max: int = 50_000
+    batch_bytes_max: int = 32 << 20
+    part_records_max: int = 500_000
+    chunk_records: int = 2_000
+    idle_interval_s: float = 0.5
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The open Kafka transaction."""
+
+    records: int = 0
+    size: int = 0
+    checksum: int = 0
+    opened_s: float = 0.0
+    reached: int = 0
+    source_ts_us: int = 0
+    buffer: list[Record] = field(default_factory=list)
+
+
+class CaptureMachine:
+    """Holds what a run of capture remembers; `run` is the machine itself."""
+
+    def __init__(
+        self,
+        start: Progress,
+        assembler: Assembler,
+        encoder_of: Callable[[Relation], RecordEncoder],
+        announced: Mapping[int, Relation],
+        limits: Limits,
+    ) -> None:
+        self.progress = start
+        self._assembler = assembler
+        self._encoder_of = encoder_of
+        self._limits = limits
+        self._batch = _Batch(reached=start.lsn)
+        self._part = start.part
+        self._announced = dict(announced)
+        self._encoders: dict[int, tuple[Relation, RecordEncoder]] = {}
+        self._committed_s = 0.0
+        self._idle_s = 0.0
+        self._wall_ms = 0
+        self._now_s = 0.0
+
+    def run(self) -> Generator[Effect, Any, NoReturn]:
+        """Follow the log for ever."""
+        yield Confirm(self.progress.lsn, ask_reply=True)
+        while True:
+            polled: Polled = yield Poll(self._wait_s())
+            self._now_s, self._wall_ms = polled.now_s, polled.wall_ms
+            for frame in polled.frames:
+                yield from self._take(frame)
+            if self._due(polled.drained):
+                yield from self._commit(self._kind())
+            elif not polled.frames and not self._batch.records:
+                yield Confirm(self.progress.lsn, ask_reply=True)
+
+    def _wait_s(self) -> float:
+        if not self._batch.records:
+            return self._limits.idle_interval_s
+        return max(0.0, self._batch.opened_s + self._limits.flush_interval_s - self._now_s)
+
+    def _due(self, drained: bool) -> bool:
+        batch, limits = self._batch, self._limits
+        if batch.records:
+            rested = self._now_s - self._committed_s >= limits.flush_interval_s
+            return (drained and rested) or self._now_s - batch.opened_s >= limits.flush_interval_s or self._full()
+        moved = batch.reached > self.progress.lsn
+        return moved and self._now_s - self._idle_s >= limits.idle_interval_s
+
+    def _full(self) -> bool:
+        return self._batch.records >= self._limits.batch_records_max or self._batch.size >= self._limits.batch_bytes_max
+
+    def _kind(self) -> Kind:
+        return Kind.STREAM if self._batch.records else Kind.IDLE
+
+    def _take(self, frame: bytes) -> Iterator[Effect]:
+        message = decode_frame(frame)
+        if isinstance(message, Keepalive):
+            if not self._assembler.in_transaction:
+                self._batch.reached = max(self._batch.reached, message.end_lsn)
+            if message.reply_requested:
+                yield Confirm(self.progress.lsn)
+            return
+        transaction = self._assembler.feed(message.payload)
+        if transaction is not None:
+            if transaction.commit_lsn >= self.progress.lsn:
+                yield from self._publish(transaction)
+            self._batch.reached = max(self._batch.reached, transaction.end_lsn)
+            if self._full():
+                yield from self._commit(Kind.STREAM)
+
+    def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
+        """The changes of one transaction; those that an earlier part brought are counted and passed over."""
+        origin = Origin(transaction.commit_lsn, transaction.xid, transaction.commit_ts_us)
+        done = self._part.changes if self._part and self._part.commit_lsn == transaction.commit_lsn else 0
+        self._part = None
+        for index, change in enumerate(transaction.changes):
+            if index < done:
+                continue
+            if self._batch.records >= self._limits.part_records_max:
+                yield from self._commit(Kind.PART, Part(transaction.commit_lsn, index))
+            whole = (yield Complete(change)) if _has_gap(change) else change
+            if whole is not None:
+                encoder = yield from self._encoder(whole.relation, transaction.commit_lsn)
+                yield from self._add(encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms))
+        self._batch.source_ts_us = transaction.commit_ts_us
+
+    def _encoder(self, relation: Relation, lsn: int) -> Generator[Effect, Any, RecordEncoder]:
+        known = self._encoders.get(relation.oid)
+        if known is not None and known[0] is relation:
+            return known[1]
+        encoder = self._encoder_of(relation)
+        self._encoders[relation.oid] = (relation, encoder)
+        if self._announced.get(relation.oid) != relation:
+            yield Announce(relation, lsn)
+            self._announced[relation.oid] = relation
+        return encoder
+
+    def _add(self, records: list[Record]) -> Iterator[Effect]:
+        batch = self._batch
+        if not batch.records:
+            batch.opened_s = self._now_s
+        batch.records += len(records)
+        for record in records:
+            batch.size += len(record.key) + len(record.value or b"")
+        batch.buffer.extend(records)
+        if len(batch.buffer) >= self._limits.chunk_records:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[Effect]:
+        if self._batch.buffer:
+            self._batch.checksum = add_checksums(self._batch.checksum, checksum(self._batch.buffer))
+            yield Produce(self._batch.buffer)
+            self._batch.buffer = []
+
+    def _commit(self, kind: Kind, part: Part | None = None) -> Generator[Effect, Any, None]:
+        yield from self._flush()
+        ends: Ends = (yield Seal()) if self._batch.records else {}
+        self.progress = self._next(kind, part, ends)
+        yield Commit(self.progress)
+        self._batch = _Batch(reached=self._batch.reached, source_ts_us=self._batch.source_ts_us)
+        self._committed_s = self._idle_s = self._now_s
+        yield Confirm(self.progress.lsn)
+
+    def _next(self, kind: Kind, part: Part | None, ends: Ends) -> Progress:
+        previous = self.progress
+        return replace(
+            previous,
+            seq=previous.seq + 1,
+            kind=kind,
+            prev_lsn=previous.lsn,
+            lsn=self._batch.reached,
+            source_ts_us=self._batch.source_ts_us or previous.source_ts_us,
+            records=self._batch.records,
+            checksum=self._batch.checksum,
+            ends={topic: _merged(old, ends.get(topic, {})) for topic, old in previous.ends.items()},
+            snapshot=None,
+            part=part,
+        )
+
+
+def _has_gap(change: Change) -> bool:
+    return change.new is not None and UNCHANGED in change.new
+
+
+def _merged(old: tuple[int, ...], new: Any) -> tuple[int, ...]:
+    return tuple(new.get(partition, end) for partition, end in enumerate(old))

@@ -1,0 +1,138 @@
+"""Progress records: what each Kafka transaction says about itself, and the chain that they form.
+
+In: positions, counts and end offsets. Out: JSON bytes and back, and a checksum any reader can recompute.
+Keeps true: a record is only ever a successor of the one before, so a gap or a torn part cannot go unnoticed.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from zlib import crc32
+
+from cdc.changes import Record
+from cdc.errors import ProtocolError
+from cdc.lsn import format_lsn, parse_lsn
+
+PROGRESS_KEY: Final = b"progress"
+_VERSION: Final = 1
+_MASK: Final = (1 << 64) - 1
+
+
+class Kind(enum.Enum):
+    """Which Kafka transaction a record closes; views may stop only at STREAM and IDLE."""
+
+    SNAPSHOT = "snapshot"
+    STREAM = "stream"
+    IDLE = "idle"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How many changes of one large Postgres transaction the topics hold already."""
+
+    commit_lsn: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One progress record; `lsn` is the boundary before which everything committed is in the topics."""
+
+    seq: int
+    kind: Kind
+    prev_lsn: int
+    lsn: int
+    source_ts_us: int
+    records: int
+    checksum: int
+    ends: Mapping[str, tuple[int, ...]]
+    system_id: str
+    snapshot: Mapping[str, int] | None = None
+    part: Part | None = field(default=None)
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether a view may stand here."""
+        return self.kind in (Kind.STREAM, Kind.IDLE)
+
+    def to_bytes(self) -> bytes:
+        """The record's value in the progress topic."""
+        body: dict[str, Any] = {
+            "v": _VERSION,
+            "seq": self.seq,
+            "kind": self.kind.value,
+            "prev_lsn": format_lsn(self.prev_lsn),
+            "lsn": format_lsn(self.lsn),
+            "source_ts_us": self.source_ts_us,
+            "records": self.records,
+            "checksum": self.checksum,
+            "ends": {topic: list(ends) for topic, ends in self.ends.items()},
+            "system_id": self.system_id,
+            "snapshot": dict(self.snapshot) if self.snapshot is not None else None,
+        }
+        if self.part is not None:
+            body["part"] = {"commit_lsn": format_lsn(self.part.commit_lsn), "changes": self.part.changes}
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Progress:
+        """The inverse of to_bytes; ProtocolError for anything else."""
+        try:
+            body = json.loads(data)
+            if body["v"] != _VERSION:
+                raise ProtocolError(f"progress record of version {body['v']}", "a newer Afterimage wrote it: upgrade")
+            return _from_body(body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ProtocolError("malformed progress record", "was the progress topic written by something else?") from (
+                error
+            )
+
+    def follows(self, previous: Progress) -> bool:
+        """Whether this record is the direct successor of `previous`."""
+        return (
+            self.seq == previous.seq + 1
+            and self.prev_lsn == previous.lsn
+            and self.lsn >= previous.lsn
+            and self.system_id == previous.system_id
+            and all(_grown(ends, self.ends.get(topic)) for topic, ends in previous.ends.items())
+        )
+
+
+def _grown(before: tuple[int, ...], after: tuple[int, ...] | None) -> bool:
+    return after is not None and len(after) == len(before) and all(a >= b for a, b in zip(after, before, strict=True))
+
+
+def _from_body(body: dict[str, Any]) -> Progress:
+    part = body.get("part")
+    snapshot = body["snapshot"]
+    return Progress(
+        seq=int(body["seq"]),
+        kind=Kind(body["kind"]),
+        prev_lsn=parse_lsn(body["prev_lsn"]),
+        lsn=parse_lsn(body["lsn"]),
+        source_ts_us=int(body["source_ts_us"]),
+        records=int(body["records"]),
+        checksum=int(body["checksum"]),
+        ends={str(topic): tuple(int(end) for end in ends) for topic, ends in body["ends"].items()},
+        system_id=str(body["system_id"]),
+        snapshot={str(table): int(rows) for table, rows in snapshot.items()} if snapshot is not None else None,
+        part=Part(parse_lsn(part["commit_lsn"]), int(part["changes"])) if part is not None else None,
+    )
+
+
+def checksum(records: Iterable[Record]) -> int:
+    """A sum that does not depend on order, since a reader meets the records partition by partition."""
+    total = 0
+    for record in records:
+        total += crc32(record.key) << 32 | crc32(record.value or b"")
+    return total & _MASK
+
+
+def add_checksums(left: int, right: int) -> int:
+    """The checksum of both sets of records."""
+    return (left + right) & _MASK

@@ -1,0 +1,141 @@
+"""Records into Kafka, one transaction at a time, under the pipeline's transactional id.
+
+In: records and a progress record. Out: a committed transaction, or an error after which it is thrown away.
+Keeps true: only one producer of a pipeline can commit, older ones are fenced; `seal` counts only what is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, Message
+
+from cdc.changes import Record
+from cdc.errors import TransientError
+from cdc.kafka_clients import producer, translate, translated
+from cdc.names import progress_topic, schema_topic
+from cdc.progress import PROGRESS_KEY, Progress
+from cdc.settings import Kafka
+
+POSITION_HEADER: Final = "position"
+_QUEUE_RECORDS: Final = 500_000
+_QUEUE_KB: Final = 128 << 10
+_POLL_S: Final = 0.1
+
+
+class Publisher:
+    """The pipeline's transactional producer. `alive` is called while waiting, so that keepalives go on."""
+
+    def __init__(self, kafka: Kafka, pipeline: str, timeout_s: float, alive: Callable[[], None] = lambda: None) -> None:
+        self._progress_topic = progress_topic(pipeline)
+        self._schema_topic = schema_topic(pipeline)
+        self._timeout_s = timeout_s
+        self._alive = alive
+        self._open = False
+        self._error: KafkaError | None = None
+        self._first: dict[tuple[str, int], int] = {}
+        self._counts: dict[tuple[str, int], int] = {}
+        self._producer = producer(
+            kafka,
+            f"capture-{pipeline}",
+            **{
+                "transactional.id": f"afterimage-{pipeline}",
+                "transaction.timeout.ms": int(timeout_s * 1000),
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                "batch.size": 256 << 10,
+                "message.max.bytes": 1_000_000_000,
+                "queue.buffering.max.messages": _QUEUE_RECORDS,
+                "queue.buffering.max.kbytes": _QUEUE_KB,
+            },
+        )
+
+    def start(self) -> None:
+        """Fence every older producer of the pipeline and abort what it left open."""
+        with translated("taking over the pipeline's transactional id"):
+            self._producer.init_transactions(self._timeout_s)
+
+    def produce(self, records: Sequence[Record]) -> None:
+        """Add data records to the open transaction."""
+        self._begin()
+        counts, send = self._counts, self._send
+        for record in records:
+            slot = (record.topic, record.partition)
+            count = counts.get(slot, 0)
+            headers = [(POSITION_HEADER, record.position)] if record.position is not None else None
+            send(record, headers, self._landed if count == 0 else None)
+            counts[slot] = count + 1
+        self._producer.poll(0)
+
+    def announce(self, key: bytes, value: bytes) -> None:
+        """Add a schema record; it is not data, so it is not counted."""
+        self._begin()
+        self._send(Record(self._schema_topic, 0, key, value), None, None)
+
+    def seal(self) -> dict[str, dict[int, int]]:
+        """Wait for the broker's acknowledgement of everything; the offset after the last record of each partition."""
+        self._flush()
+        ends: dict[str, dict[int, int]] = {}
+        for (topic, partition), count in self._counts.items():
+            ends.setdefault(topic, {})[partition] = self._first[topic, partition] + count
+        return ends
+
+    def commit(self, progress: Progress) -> None:
+        """Write the progress record and commit. On an error the outcome is unknown: throw this publisher away."""
+        self._begin()
+        self._send(Record(self._progress_topic, 0, PROGRESS_KEY, progress.to_bytes()), None, None)
+        with translated("committing to Kafka"):
+            self._producer.commit_transaction(self._timeout_s)
+        self._open = False
+        self._first, self._counts = {}, {}
+
+    def close(self) -> None:
+        """Drop what is open; a new publisher's start() aborts it on the broker."""
+        self._producer.purge()
+        self._producer.close(0) if hasattr(self._producer, "close") else None
+
+    def _begin(self) -> None:
+        if not self._open:
+            with translated("beginning a Kafka transaction"):
+                self._producer.begin_transaction()
+            self._open = True
+
+    def _send(self, record: Record, headers: Any, landed: Any) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic, record.value, record.key, record.partition, on_delivery=landed, headers=headers
+                )
+            except BufferError:
+                self._wait()
+            except Exception as error:
+                cause = error.args[0] if error.args else error
+                raise translate(cause, f"producing to {record.topic}") from error
+            else:
+                return
+
+    def _landed(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._error = error
+            return
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        self._first[topic, partition] = offset
+
+    def _flush(self) -> None:
+        while self._producer.flush(_POLL_S):
+            self._wait()
+        if self._error is not None:
+            raise translate(self._error, "producing to Kafka")
+        missing = self._counts.keys() - self._first.keys()
+        if missing:
+            raise TransientError("Kafka did not acknowledge every record", "capture starts again by itself")
+
+    def _wait(self) -> None:
+        if self._error is not None:
+            raise translate(self._error, "producing to Kafka")
+        self._alive()
+        self._producer.poll(_POLL_S)

@@ -1,0 +1,187 @@
+"""The replication connection: libpq's COPY BOTH over psycopg's `pq` layer.
+
+In: the source and its `stream` role. Out: frames, as bytes, in order. Keeps true: only what the caller has
+confirmed is ever confirmed, and the walsender gets its answers even while the caller is busy (from a second thread).
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import pq
+
+from cdc.errors import CdcError, TransientError
+from cdc.frames import encode_status
+from cdc.lsn import format_lsn, parse_lsn
+from cdc.names import quote_ident, quote_literal
+from cdc.postgres import conninfo, refused
+from cdc.settings import Role, Source
+from cdc.sqlstate import result_error
+
+_FRAMES_MAX: Final = 4_000
+_BYTES_MAX: Final = 8 << 20
+_HEARTBEAT_S: Final = 2.0
+_PG15: Final = 150_000
+
+
+@dataclass(frozen=True, slots=True)
+class NewSlot:
+    """A slot just made: its consistent point, and the snapshot that shows exactly what committed before it."""
+
+    consistent_lsn: int
+    snapshot: str | None
+
+
+class ReplicationConnection:
+    """One walsender. Commands first; after `start` only frames and confirmations."""
+
+    def __init__(self, source: Source, role: Role, *, application: str = "afterimage") -> None:
+        self._lock = threading.Lock()
+        self._confirmed = 0
+        self._stop = threading.Event()
+        self._heart: threading.Thread | None = None
+        parameters = conninfo(source, role, replication=True, application=application)
+        self._pg = pq.PGconn.connect(parameters.encode())
+        if self._pg.status != pq.ConnStatus.OK:
+            message = _decoded(self._pg.error_message)
+            self._pg.finish()
+            raise refused(source, role, message)
+
+    def identify(self) -> str:
+        """The cluster's system identifier."""
+        return self._query("IDENTIFY_SYSTEM")[0][0] or ""
+
+    def create_slot(self, name: str, *, temporary: bool = False) -> NewSlot:
+        """A logical slot with an exported snapshot; it must be imported before this connection is used again."""
+        export = "(SNAPSHOT 'export')" if self._pg.server_version >= _PG15 else "EXPORT_SNAPSHOT"
+        kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+        row = self._query(f"CREATE_REPLICATION_SLOT {quote_ident(name)} {kind} pgoutput {export}")[0]
+        return NewSlot(parse_lsn(row[1] or ""), row[2])
+
+    def drop_slot(self, name: str) -> None:
+        """Drop a slot that nobody reads."""
+        self._query(f"DROP_REPLICATION_SLOT {quote_ident(name)}")
+
+    def start(self, slot: str, publication: str, lsn: int) -> None:
+        """Begin streaming at `lsn`."""
+        names = quote_literal(quote_ident(publication))
+        command = (
+            f"START_REPLICATION SLOT {quote_ident(slot)} LOGICAL {format_lsn(lsn)} "
+            f"(proto_version '1', publication_names {names})"
+        )
+        result = self._pg.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise result_error(result)
+        self._confirmed = lsn
+        self._pg.nonblocking = 1
+        self._heart = threading.Thread(target=self._beat, name="replication-heartbeat", daemon=True)
+        self._heart.start()
+
+    def read(self, wait_s: float) -> tuple[list[bytes], bool]:
+        """Frames that have arrived, waiting for the first; whether all that was there has been taken."""
+        frames = self._take()
+        if not frames and wait_s > 0:
+            select.select([self._pg.socket], [], [], wait_s)
+            frames = self._take()
+        return frames, len(frames) < _FRAMES_MAX
+
+    def confirm(self, lsn: int, *, ask_reply: bool = False) -> None:
+        """Say that everything before `lsn` is safe."""
+        self._confirmed = max(self._confirmed, lsn)
+        with self._lock:
+            self._send(ask_reply)
+
+    def close(self) -> None:
+        """End the connection; the slot stays where it was confirmed."""
+        self._stop.set()
+        if self._heart is not None:
+            self._heart.join(_HEARTBEAT_S * 2)
+        with self._lock:
+            self._pg.finish()
+
+    def _take(self) -> list[bytes]:
+        with self._lock:
+            frames = self._buffered()
+            if len(frames) < _FRAMES_MAX:
+                self._consume()
+                frames += self._buffered()
+        return frames
+
+    def _consume(self) -> None:
+        try:
+            self._pg.consume_input()
+        except Exception as error:
+            raise _lost(_decoded(self._pg.error_message)) from error
+
+    def _buffered(self) -> list[bytes]:
+        frames: list[bytes] = []
+        size = 0
+        while len(frames) < _FRAMES_MAX and size < _BYTES_MAX:
+            length, data = self._pg.get_copy_data(1)
+            if length > 0:
+                frames.append(bytes(data))
+                size += length
+            elif length == 0:
+                break
+            else:
+                raise self._ended()
+        return frames
+
+    def _ended(self) -> CdcError:
+        result = self._pg.get_result()
+        if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
+            return result_error(result)
+        return _lost("the server ended the stream")
+
+    def _send(self, ask_reply: bool) -> None:
+        try:
+            self._pg.put_copy_data(_status(self._confirmed, ask_reply))
+            self._pg.flush()
+        except Exception as error:
+            raise _lost(_decoded(self._pg.error_message)) from error
+
+    def _beat(self) -> None:
+        """Answer for a caller that is waiting for Kafka, so that wal_sender_timeout never strikes."""
+        while not self._stop.wait(_HEARTBEAT_S):
+            try:
+                with self._lock:
+                    if self._pg.status == pq.ConnStatus.OK and not self._stop.is_set():
+                        self._send(False)
+            except TransientError:
+                return  # the reading thread meets the same error and reports it
+
+    def _query(self, command: str) -> list[list[str | None]]:
+        result = self._pg.exec_(command.encode())
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            raise result_error(result)
+        return [
+            [_text(result.get_value(row, column)) for column in range(result.nfields)] for row in range(result.ntuples)
+        ]
+
+
+def _status(confirmed: int, ask_reply: bool) -> bytes:
+    return encode_status(
+        written_lsn=confirmed,
+        flushed_lsn=confirmed,
+        applied_lsn=confirmed,
+        now_us=time.time_ns() // 1000,
+        reply_requested=ask_reply,
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return value.decode() if value is not None else None
+
+
+def _decoded(message: bytes) -> str:
+    return message.decode("utf-8", "replace").strip()
+
+
+def _lost(message: str) -> TransientError:
+    return TransientError(
+        f"the connection to Postgres was lost: {message}", "capture reconnects by itself", code="POSTGRES_LOST"
+    )
