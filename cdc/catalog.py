@@ -1,0 +1,155 @@
+"""What the catalogue says about tables: their columns as the log carries them, their key and their identity.
+
+In: a connection and table patterns. Out: Relations, ordered by name: ordinary tables and roots of partitioned ones.
+Invariant: columns are exactly those that pgoutput sends; a deferrable primary key is none, since inside a transaction
+two rows may hold it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from cdc.changes import Column, Relation
+from cdc.errors import ConfigError
+from cdc.sqlstate import translated
+from cdc.table_patterns import TablePattern, parse_all, written
+
+_TABLES = """
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relispartition
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm') AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_'
+ORDER BY n.nspname, c.relname
+"""
+
+# Domains, and arrays of domains, down to the type that says how a value is printed. A domain over a domain has no
+# modifier of its own, so the first one found on the way is the one that counts.
+_COLUMNS = """
+WITH RECURSIVE domain(oid, base, mod) AS (
+    SELECT oid, typbasetype, typtypmod FROM pg_catalog.pg_type WHERE typtype = 'd'
+    UNION ALL
+    SELECT d.oid, t.typbasetype, CASE WHEN d.mod >= 0 THEN d.mod ELSE t.typtypmod END
+    FROM domain d JOIN pg_catalog.pg_type t ON t.oid = d.base AND t.typtype = 'd'
+), plain AS (
+    SELECT d.* FROM domain d JOIN pg_catalog.pg_type t ON t.oid = d.base AND t.typtype <> 'd'
+), resolved AS (
+    SELECT * FROM plain
+    UNION ALL
+    SELECT a.typarray, b.typarray, p.mod
+    FROM plain p
+    JOIN pg_catalog.pg_type a ON a.oid = p.oid AND a.typarray <> 0
+    JOIN pg_catalog.pg_type b ON b.oid = p.base AND b.typarray <> 0
+)
+SELECT c.oid::int8, n.nspname, c.relname, c.relreplident::text, a.attname, a.atttypid::int8,
+       CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE coalesce(r.mod, -1) END,
+       pg_catalog.format_type(a.atttypid, a.atttypmod), coalesce(r.base, a.atttypid)::int8,
+       coalesce(a.attnum = ANY (i.indkey), false), NOT a.attnotnull
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+     AND a.attgenerated::text = ANY (%(generated)s)
+LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary AND i.indimmediate
+LEFT JOIN resolved r ON r.oid = a.atttypid
+WHERE c.oid = ANY (%(oids)s::oid[])
+ORDER BY n.nspname, c.relname, a.attnum
+"""
+
+_WHAT = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
+_NEAREST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table-like thing that a pattern matched; `why_not` says why it cannot be captured, if so."""
+
+    oid: int
+    schema: str
+    name: str
+    why_not: str | None
+
+    @property
+    def text(self) -> str:
+        """The name as the configuration writes it."""
+        return written(self.schema, self.name)
+
+
+def load_relations(
+    connection: psycopg.Connection[Any], patterns: Sequence[str], exclude: Sequence[str] = ()
+) -> list[Relation]:
+    """The captured relations; a pattern that names nothing capturable is a ConfigError with the nearest names."""
+    return _relations(connection, [table.oid for table in match_tables(connection, patterns, exclude)[0]])
+
+
+def relation_by_oid(connection: psycopg.Connection[Any], oid: int) -> Relation | None:
+    """The relation as the catalogue describes it now; None when it is gone."""
+    return next(iter(_relations(connection, [oid])), None)
+
+
+def match_tables(
+    connection: psycopg.Connection[Any], patterns: Sequence[str], exclude: Sequence[str] = ()
+) -> tuple[list[Table], list[Table]]:
+    """Tables to capture, and those that a wildcard matched but that have no changes in the log."""
+    wanted, unwanted = parse_all(patterns), parse_all(exclude)
+    with translated():
+        tables = [_table(*row) for row in connection.execute(_TABLES)]
+    kept = [table for table in tables if not _any(unwanted, table)]
+    for pattern in wanted:
+        _require_match(pattern, kept)
+    matched = [table for table in kept if _any(wanted, table)]
+    return [table for table in matched if table.why_not is None], [table for table in matched if table.why_not]
+
+
+def _table(oid: int, schema: str, name: str, kind: str, persistence: str, is_partition: bool) -> Table:
+    why_not = _WHAT.get(kind)
+    if why_not is None and persistence != "p":
+        why_not = "an unlogged table" if persistence == "u" else "a temporary table"
+    if why_not is None and is_partition:
+        why_not = "a partition: its rows are captured with its root"
+    return Table(oid, schema, name, why_not)
+
+
+def _any(patterns: Iterable[TablePattern], table: Table) -> bool:
+    return any(pattern.matches(table.schema, table.name) for pattern in patterns)
+
+
+def _require_match(pattern: TablePattern, tables: list[Table]) -> None:
+    matched = [table for table in tables if pattern.matches(table.schema, table.name)]
+    if any(table.why_not is None for table in matched):
+        return
+    if matched and pattern.is_literal:
+        raise ConfigError(
+            f"{pattern.text} is {matched[0].why_not}; only ordinary tables can be captured",
+            "take it out of source.tables",
+            code="NOT_A_TABLE",
+        )
+    capturable = [table.text for table in tables if table.why_not is None]
+    near = difflib.get_close_matches(pattern.text, capturable, _NEAREST, cutoff=0.5)
+    raise ConfigError(
+        f"source.tables: no table matches {pattern.text}",
+        f"did you mean {' or '.join(near)}?" if near else "check the schema, and the database in source.database",
+        code="UNKNOWN_TABLE",
+    )
+
+
+def _relations(connection: psycopg.Connection[Any], oids: list[int]) -> list[Relation]:
+    # pgoutput leaves generated columns out before 18; from 18 on the publication carries the stored ones.
+    generated = ["", "s"] if connection.info.server_version >= 180000 else [""]
+    with translated():
+        rows = connection.execute(_COLUMNS, {"oids": oids, "generated": generated}).fetchall()
+    found: dict[int, tuple[str, str, str, list[Column]]] = {}
+    for oid, schema, name, identity, column, *described in rows:
+        columns = found.setdefault(oid, (schema, name, identity, []))[3]
+        if column is not None:
+            columns.append(_column(column, *described))
+    return [Relation(oid, schema, name, ident, tuple(cols)) for oid, (schema, name, ident, cols) in found.items()]
+
+
+def _column(  # noqa: PLR0913  one argument per selected column
+    name: str, type_oid: int, type_mod: int, type_name: str, base_oid: int, is_key: bool, is_nullable: bool
+) -> Column:
+    return Column(name, type_oid, type_mod, type_name, base_oid, is_key, is_nullable)

@@ -1,0 +1,163 @@
+"""Ordinary connections to Postgres, opened in this one place so that every session prints values in the same way.
+
+In: the source's settings and one of its roles. Out: a psycopg connection or a connection string, or a CdcError that
+names the remedy. Invariant: row_security is off (a policy raises instead of hiding rows), no error has the password.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import TupleRow
+
+from cdc.errors import CdcError, ConfigError, OperatorError, TransientError
+from cdc.settings import Role, Source
+
+SESSION: Final = {
+    "DateStyle": "ISO,MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "extra_float_digits": "3",
+    "row_security": "off",
+    "search_path": "pg_catalog",
+    # A role's own timeouts would cut snapshots and proofs; all of these exist since 14.
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+}
+"""Session settings of FORMATS.md, "As printed". They come with the connection, so they beat the role's own."""
+
+_TRANSPORT: Final[dict[str, str | int]] = {
+    "client_encoding": "UTF8",
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+class _Refusal(NamedTuple):
+    """What a fragment of libpq's sentence means."""
+
+    fragment: str
+    kind: type[CdcError]
+    code: str
+    hint: str
+
+
+_AWAY = "check that Postgres runs and that source.host and source.port are right"
+# Failed logins have no SQLSTATE in libpq, only a sentence; what is not recognised stops as LOGIN.
+_REFUSALS: Final = (
+    _Refusal(
+        "password authentication failed",
+        OperatorError,
+        "PASSWORD",
+        "set {where}.password_file, or let `afterimage check --fix` make the role with this password",
+    ),
+    _Refusal(
+        "no password supplied",
+        OperatorError,
+        "PASSWORD",
+        "set {where}.password_file",
+    ),
+    _Refusal(
+        "pg_hba.conf", OperatorError, "PG_HBA", "add to pg_hba.conf: host {database} {user} <address> scram-sha-256"
+    ),
+    _Refusal(
+        "is not permitted to log in", OperatorError, "LOGIN", "ALTER ROLE {user} LOGIN, or run `afterimage check --fix`"
+    ),
+    _Refusal("database", OperatorError, "NO_DATABASE", "check source.database and that {user} may CONNECT to it"),
+    _Refusal(
+        "role", OperatorError, "NO_ROLE", "run `afterimage check --fix` with source.admin set: it makes the roles"
+    ),
+)
+# libpq gives up by itself here, so to a ping the server looks away.
+_TLS = _Refusal("", OperatorError, "TLS", "check source.sslmode and source.sslrootcert")
+_TLS_FRAGMENTS = ("does not support SSL", "certificate")
+_PASSING = (
+    "the database system is",
+    "too many",
+    "connection slots",
+    "terminat",
+    "timeout",
+    "timed out",
+    "closed",
+    "reset",
+    "could not receive",
+    "could not send",
+    "EOF",
+    "Broken pipe",
+)
+
+
+def conninfo(source: Source, role: Role, replication: bool = False, *, application: str = "afterimage") -> str:
+    """libpq's connection string for the role; it holds the password, so it is never logged."""
+    try:
+        password = role.secret()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the password file of {where(source, role)}: {error.strerror}",
+            f"make {role.password_file} readable, or set {where(source, role)}.password_file",
+        ) from error
+    parameters: dict[str, str | int | None] = {
+        **_TRANSPORT,
+        "host": source.host,
+        "port": source.port,
+        "dbname": source.database,
+        "user": role.user,
+        "password": password,
+        "sslmode": source.sslmode,
+        "sslrootcert": str(source.sslrootcert) if source.sslrootcert else None,
+        "application_name": application,
+        "options": " ".join(f"-c {name}={value}" for name, value in SESSION.items()),
+        "replication": "database" if replication else None,
+    }
+    return make_conninfo("", **{name: value for name, value in parameters.items() if value is not None})
+
+
+def connect(
+    source: Source, role: Role, *, autocommit: bool = True, application: str = "afterimage"
+) -> psycopg.Connection[TupleRow]:
+    """An ordinary connection of the role with the session settings; close it, or use it in a `with`."""
+    parameters = conninfo(source, role, application=application)
+    try:
+        return psycopg.connect(parameters, autocommit=autocommit)
+    except psycopg.Error as error:
+        raise refused(source, role, str(error)) from error
+
+
+def refused(source: Source, role: Role, message: str) -> CdcError:
+    """What a failed connection attempt means; `message` is libpq's. For the replication adapter too."""
+    # libpq's lines begin with "connection failed: connection to server at ..., port ... failed:".
+    reason = " ".join(message.rsplit("failed: ", 1)[-1].split()) or "no answer"
+    at = f"{source.host}:{source.port}/{source.database}"
+    text = f"Postgres at {at} refuses {role.user}: {reason}"
+    if any(fragment in reason for fragment in _TLS_FRAGMENTS):
+        return _TLS.kind(text, _TLS.hint, code=_TLS.code)
+    ping = pq.PGconn.ping(conninfo(source, role).encode())
+    if ping == pq.Ping.NO_ATTEMPT:
+        return ConfigError(f"cannot connect to Postgres at {at}: {reason}", "check the section `source`")
+    if ping != pq.Ping.OK:
+        return TransientError(f"Postgres at {at} does not answer: {reason}", _AWAY, code="POSTGRES_UNAVAILABLE")
+    if any(fragment in reason for fragment in _PASSING):
+        return TransientError(text, _AWAY, code="POSTGRES_UNAVAILABLE")
+    name = where(source, role)
+    for refusal in _REFUSALS:
+        if refusal.fragment in reason:
+            hint = refusal.hint.format(where=name, database=source.database, user=role.user)
+            return refusal.kind(text, hint, code=refusal.code)
+    return OperatorError(text, f"check {name} and the Postgres server's log", code="LOGIN")
+
+
+def where(source: Source, role: Role) -> str:
+    """The configuration key that holds the role."""
+    if role is source.admin:
+        return "source.admin"
+    return "source.stream" if role.user == source.stream.user else "source.read"
