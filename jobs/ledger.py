@@ -1,0 +1,178 @@
+"""The ledger: a small Delta table that names, for one LSN, the version of every Delta table that shows that LSN.
+
+In: the rows of a batch that is done. Out: the newest such rows, whole or not at all. Keeps true: all rows have one LSN;
+a writer overtaken by another one fails instead of overwriting; old commits and files go after ten minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cdc.errors import CdcError, OperatorError, TransientError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+FOLDER: Final = "_ledger"
+KEPT_MINUTES: Final = 10
+CHECKPOINT_EVERY: Final = 50
+VACUUM_EVERY: Final = 200
+READ_ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One Delta table: `name` is its folder, and `offsets` say where in its topics this state ends."""
+
+    name: str
+    version: int
+    generation: int
+    lsn: int
+    source_ts_us: int
+    offsets: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """Every Delta table of the pipeline at one LSN."""
+
+    lsn: int
+    source_ts_us: int
+    rows: Mapping[str, LedgerRow]
+
+
+class Ledger:
+    """The ledger under a pipeline's folder. Reading looks anew each time; writing keeps its table open."""
+
+    def __init__(
+        self, root: str, storage_options: Mapping[str, str] | None = None, *, kept_minutes: int = KEPT_MINUTES
+    ) -> None:
+        self._path = f"{root.rstrip('/')}/{FOLDER}"
+        self._options = dict(storage_options or {})
+        self._kept = f"interval {kept_minutes} minutes"
+        self._table: DeltaTable | None = None
+
+    def read(self) -> LedgerState | None:
+        """What the ledger says now; None before the first batch."""
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        for attempt in range(READ_ATTEMPTS):
+            try:
+                return _state(_load(self._open()))
+            except TableNotFoundError:
+                return None
+            except (DeltaError, OSError) as error:
+                # A commit or file that is just being cleaned up: the next look sees newer ones.
+                if attempt == READ_ATTEMPTS - 1:
+                    raise _unavailable("read", error) from error
+        raise AssertionError("unreachable")
+
+    def write(self, rows: Sequence[LedgerRow]) -> None:
+        """Make these rows the ledger, in one commit."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        assert len({(row.lsn, row.source_ts_us) for row in rows}) == 1, "a ledger names one LSN"
+        assert len({row.name for row in rows}) == len(rows), "a ledger names each table once"
+        try:
+            self._overwrite(_arrow(rows))
+        except CommitFailedError as error:
+            self._table = None
+            raise TransientError(
+                "another process wrote the ledger at the same time",
+                "one apply process runs a pipeline: stop the other one, this one tries again",
+                code="LEDGER_CONFLICT",
+            ) from error
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise _unavailable("written", error) from error
+
+    def _open(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._path, storage_options=self._options or None)
+
+    def _overwrite(self, rows: pa.Table) -> None:
+        if self._table is None:
+            self._table = self._open_or_create(rows)
+        from deltalake import write_deltalake
+
+        write_deltalake(self._table, rows, mode="overwrite")
+        if self._table.version() % VACUUM_EVERY == 0:
+            self._table.vacuum(dry_run=False, full=True, enforce_retention_duration=False)
+
+    def _open_or_create(self, rows: pa.Table) -> DeltaTable:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return self._open()
+        except TableNotFoundError:
+            if "://" not in self._path:
+                Path(self._path).mkdir(parents=True, exist_ok=True)
+            return DeltaTable.create(
+                self._path,
+                rows.schema,
+                configuration={
+                    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
+                    "delta.logRetentionDuration": self._kept,
+                    "delta.deletedFileRetentionDuration": self._kept,
+                },
+                storage_options=self._options or None,
+            )
+
+
+def _unavailable(done: str, error: Exception) -> CdcError:
+    return TransientError(
+        f"the ledger cannot be {done}: {str(error).splitlines()[0]}",
+        "check that delta.path exists, that it may be written, and that the disk is not full",
+        code="DELTA_UNAVAILABLE",
+    )
+
+
+def _load(table: DeltaTable) -> list[dict[str, Any]]:
+    from deltalake import QueryBuilder
+
+    found = QueryBuilder().register("ledger", table).execute("SELECT * FROM ledger").read_all()
+    columns = {name: found.column(name).to_pylist() for name in found.schema.names}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _state(loaded: list[dict[str, Any]]) -> LedgerState | None:
+    # A table that was created but never written: killed before the first batch's commit.
+    if not loaded:
+        return None
+    rows = {row["name"]: LedgerRow(**{**row, "offsets": _offsets(row["offsets"])}) for row in loaded}
+    moments = {(row.lsn, row.source_ts_us) for row in rows.values()}
+    if len(moments) != 1:
+        raise OperatorError(
+            "the ledger names several positions; it was written by another program",
+            "remove its folder: the next batch of `afterimage apply` writes it anew",
+            code="LEDGER_DAMAGED",
+        )
+    lsn, source_ts_us = moments.pop()
+    return LedgerState(lsn, source_ts_us, rows)
+
+
+def _offsets(text: str) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(offsets) for topic, offsets in json.loads(text).items()}
+
+
+def _arrow(rows: Sequence[LedgerRow]) -> pa.Table:
+    import pyarrow as pa
+
+    texts = [json.dumps({topic: list(offsets) for topic, offsets in row.offsets.items()}) for row in rows]
+    return pa.table(
+        {
+            "name": pa.array([row.name for row in rows], pa.string()),
+            "version": pa.array([row.version for row in rows], pa.int64()),
+            "generation": pa.array([row.generation for row in rows], pa.int64()),
+            "lsn": pa.array([row.lsn for row in rows], pa.int64()),
+            "source_ts_us": pa.array([row.source_ts_us for row in rows], pa.int64()),
+            "offsets": pa.array(texts, pa.string()),
+        }
+    )
