@@ -116,15 +116,16 @@ class CaptureMachine:
             return
         transaction = self._assembler.feed(message.payload)
         if transaction is not None:
-            if transaction.commit_lsn >= self.progress.lsn:
-                yield from self._publish(transaction)
+            with transaction:
+                if transaction.commit_lsn >= self.progress.lsn:
+                    yield from self._publish(transaction)
             self._batch.reached = max(self._batch.reached, transaction.end_lsn)
             if self._full():
                 yield from self._commit(Kind.STREAM)
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""
-        origin = Origin(transaction.commit_lsn, transaction.xid, transaction.commit_ts_us)
+        origin = transaction.origin
         done = self._part.changes if self._part and self._part.commit_lsn == transaction.commit_lsn else 0
         self._part = None
         for index, change in enumerate(transaction.changes):

@@ -1,0 +1,165 @@
+"""Capture's driver: carries out the machine's effects against Postgres and Kafka, and starts over after a failure.
+
+In: settings and a decided start. Out: topics. Keeps true: after any error everything is thrown away and begun again
+from the last committed progress record, so there is no state that a failure could have torn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cdc.assembler import Assembler
+from cdc.changes import Relation
+from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
+from cdc.envelope import TableEncoder
+from cdc.errors import TransientError
+from cdc.evolution import require_compatible
+from cdc.log import get
+from cdc.lsn import format_lsn
+from cdc.machine import CaptureMachine, Limits
+from cdc.names import topic_name
+from cdc.progress import Progress
+from cdc.publisher import Publisher
+from cdc.relations import SourceCatalogue
+from cdc.replication import ReplicationConnection
+from cdc.schema_log import SchemaRecord
+from cdc.settings import Settings
+
+_log = get(__name__)
+
+
+class Stopped(Exception):  # noqa: N818  not an error: the user asked for it
+    """Raised inside the loop when capture has been asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What is captured: relations by oid with the topics' partition count."""
+
+    pipeline: str
+    database: str
+    partitions: int
+    relations: Mapping[int, Relation]
+
+    def encoder(self, relation: Relation) -> TableEncoder:
+        """The encoder for a relation's rows."""
+        return TableEncoder(self.pipeline, self.database, relation, self.partitions)
+
+    def schema_record(self, relation: Relation, lsn: int) -> SchemaRecord:
+        """The schema record for a relation."""
+        topic = topic_name(self.pipeline, relation.schema, relation.name)
+        return SchemaRecord(lsn, relation, topic, self.partitions)
+
+
+class Streaming:
+    """One run from a progress record until something ends it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Tables,
+        publisher: Publisher,
+        start: Progress,
+        stop_requested: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._publisher = publisher
+        self._stop_requested = stop_requested
+        self._announced = dict(tables.relations)
+        self._catalogue = SourceCatalogue(settings.source, tables.relations.values())
+        spool = settings.data / "spool"
+        spool.mkdir(parents=True, exist_ok=True)
+        self._machine = CaptureMachine(
+            start,
+            self._assembler(spool),
+            tables.encoder,
+            tables.relations,
+            limits_of(settings),
+        )
+        self._connection: ReplicationConnection | None = None
+
+    @property
+    def progress(self) -> Progress:
+        """The last progress record that was written or is being written."""
+        return self._machine.progress
+
+    def run(self) -> None:
+        """Stream until stopped (Stopped) or failed (CdcError)."""
+        source = self._settings.source
+        connection = ReplicationConnection(source, source.stream, application=f"afterimage {self._settings.pipeline}")
+        self._connection = connection
+        try:
+            connection.start(self._settings.slot, self._settings.publication, self._machine.progress.lsn)
+            _log.info("streaming", lsn=format_lsn(self._machine.progress.lsn), slot=self._settings.slot)
+            self._drive()
+        finally:
+            connection.close()
+            self._catalogue.close()
+
+    def _assembler(self, spool: Path) -> Assembler:
+        return Assembler(self._catalogue.resolve, spill_directory=spool, spill_bytes=self._settings.capture.spill_bytes)
+
+    def _drive(self) -> None:
+        machine = self._machine.run()
+        answer: Any = None
+        while True:
+            answer = self._carry_out(machine.send(answer))
+
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Poll():
+                return self._poll(effect.wait_s)
+            case Produce():
+                return self._publisher.produce(effect.records)
+            case Seal():
+                return self._publisher.seal()
+            case Commit():
+                return self._publisher.commit(effect.progress)
+            case Confirm():
+                return self._open.confirm(effect.lsn, ask_reply=effect.ask_reply)
+            case Complete():
+                return self._catalogue.complete(effect.change)
+            case Announce():
+                return self._announce(effect)
+
+    def _poll(self, wait_s: float) -> Polled:
+        if self._stop_requested():
+            raise Stopped
+        frames, drained = self._open.read(wait_s)
+        return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000)
+
+    def _announce(self, effect: Announce) -> None:
+        before = self._announced.get(effect.relation.oid)
+        if before is not None:
+            require_compatible(before, effect.relation)
+        self._announced[effect.relation.oid] = effect.relation
+        record = self._tables.schema_record(effect.relation, effect.lsn)
+        self._publisher.announce(record.key(), record.value())
+        _log.info("table announced", table=effect.relation.qualified, lsn=format_lsn(effect.lsn))
+
+    @property
+    def _open(self) -> ReplicationConnection:
+        if self._connection is None:
+            raise TransientError("not connected to Postgres")
+        return self._connection
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The machine's limits from the configuration."""
+    capture = settings.capture
+    return Limits(
+        flush_interval_s=capture.flush_interval_s,
+        batch_records_max=capture.batch_records_max,
+        batch_bytes_max=capture.batch_bytes_max,
+        idle_interval_s=capture.idle_interval_s,
+    )
+
+
+def with_topics(progress: Progress, topics: Mapping[str, tuple[int, ...]]) -> Progress:
+    """The same progress, knowing of topics that came later; their ends are where they begin."""
+    return replace(progress, ends={**topics, **progress.ends})

@@ -1,0 +1,182 @@
+"""`afterimage capture`: decides where to begin, takes the snapshot if there is none, streams, and starts over when
+something was only temporarily wrong.
+
+Keeps true: an error that needs a person ends the process with its code and remedy; nothing is confirmed past it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cdc.capture import Stopped, Streaming, Tables, with_topics
+from cdc.catalog import load_relations
+from cdc.changes import Relation
+from cdc.errors import OperatorError, TransientError
+from cdc.log import get
+from cdc.names import topic_name
+from cdc.postgres import connect
+from cdc.progress import Progress
+from cdc.progress_log import ProgressLog
+from cdc.publisher import Publisher
+from cdc.replication import ReplicationConnection
+from cdc.resume import SlotState, Start, decide_start
+from cdc.schema_log import read_schemas
+from cdc.settings import Settings
+from cdc.slots import read_slot
+from cdc.topics import Topics, pipeline_topics, table_topic
+from snapshot.reader import estimate_rows
+from snapshot.run import InitialSnapshot, SnapshotProgress
+
+_log = get(__name__)
+
+_BACKOFF_FIRST_S: Final = 0.5
+_BACKOFF_MAX_S: Final = 15.0
+
+
+@dataclass(slots=True)
+class CaptureRun:
+    """One capture process."""
+
+    settings: Settings
+    wait: Callable[[float], bool]
+    """Waits so many seconds; True when asked to stop meanwhile."""
+    report: Callable[[SnapshotProgress], None]
+    on_trouble: Callable[[TransientError, float], None]
+
+    def run(self) -> None:
+        """Capture until asked to stop, or until a person is needed (CdcError)."""
+        backoff = _BACKOFF_FIRST_S
+        while True:
+            began_at: Progress | None = None
+            try:
+                began_at = self._session()
+            except Stopped:
+                return
+            except TransientError as error:
+                backoff = _BACKOFF_FIRST_S if began_at is not None else min(backoff * 2, _BACKOFF_MAX_S)
+                self.on_trouble(error, backoff)
+                _log.warning("capture starts over", code=error.code, reason=error.message, backoff_s=backoff)
+                if self.wait(backoff):
+                    return
+
+    def _session(self) -> Progress:
+        settings = self.settings
+        shutil.rmtree(settings.data / "spool", ignore_errors=True)
+        tables, slot, system_id, estimated = self._look_at_source()
+        topics = Topics(settings.kafka)
+        topics.ensure(pipeline_topics(settings.pipeline))
+        publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
+        try:
+            publisher.start()
+            progress = self._newest()
+            start = decide_start(progress, slot, system_id)
+            if start is not Start.STREAM:
+                progress = self._snapshot(start, topics, tables, slot, publisher, progress, estimated)
+            assert progress is not None
+            self._require_same_tables(progress, tables)
+            tables = self._as_announced(tables)
+            streaming = Streaming(settings, tables, publisher, progress, lambda: self.wait(0))
+            streaming.run()
+            return progress
+        finally:
+            publisher.close()
+
+    def _look_at_source(self) -> tuple[Tables, SlotState | None, str, dict[str, int]]:
+        settings = self.settings
+        source = settings.source
+        with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
+            relations = load_relations(connection, source.tables, source.exclude)
+            _require_keys(relations)
+            slot = read_slot(connection, settings.slot)
+            estimated = estimate_rows(connection, relations)
+        replication = ReplicationConnection(source, source.stream, application=f"afterimage {settings.pipeline}")
+        try:
+            system_id = replication.identify()
+        finally:
+            replication.close()
+        by_oid = {relation.oid: relation for relation in relations}
+        return Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid), slot, system_id, estimated
+
+    def _newest(self) -> Progress | None:
+        log = ProgressLog(self.settings.kafka, self.settings.pipeline)
+        try:
+            return log.newest()
+        finally:
+            log.close()
+
+    def _snapshot(  # noqa: PLR0913  the pieces of one session
+        self,
+        start: Start,
+        topics: Topics,
+        tables: Tables,
+        slot: SlotState | None,
+        publisher: Publisher,
+        previous: Progress | None,
+        estimated: dict[str, int],
+    ) -> Progress:
+        settings = self.settings
+        plans = [
+            table_topic(topic_name(tables.pipeline, relation.schema, relation.name), tables.partitions)
+            for relation in tables.relations.values()
+        ]
+        if slot is not None:
+            self._drop_leftover(slot)
+        if start is Start.SNAPSHOT_AGAIN:
+            _log.warning("an interrupted snapshot is taken again from the start")
+            topics.recreate(plans)
+        else:
+            topics.ensure(plans)
+        ends = topics.ends({plan.name: plan.partitions for plan in plans})
+        if any(end for partition_ends in ends.values() for end in partition_ends):
+            raise OperatorError(
+                "the pipeline's topics hold records, but its progress topic is empty",
+                "delete the pipeline's topics, or capture under another pipeline name",
+                code="TOPICS_NOT_EMPTY",
+            )
+        return InitialSnapshot(settings, tables, publisher, ends, previous).run(estimated, self.report)
+
+    def _drop_leftover(self, slot: SlotState) -> None:
+        """A slot without a complete snapshot is of no use: its exported snapshot died with the process that made it."""
+        source = self.settings.source
+        if slot.active_pid is not None:
+            raise OperatorError(
+                f"the slot {slot.name} is being read by another process (Postgres pid {slot.active_pid})",
+                "another capture of this pipeline is running: stop it, or choose another pipeline name",
+                code="SLOT_IN_USE",
+            )
+        replication = ReplicationConnection(source, source.stream, application="afterimage snapshot")
+        try:
+            replication.drop_slot(slot.name)
+        finally:
+            replication.close()
+
+    def _require_same_tables(self, progress: Progress, tables: Tables) -> None:
+        wanted = {topic_name(tables.pipeline, r.schema, r.name): r.qualified for r in tables.relations.values()}
+        new = sorted(name for topic, name in wanted.items() if topic not in progress.ends)
+        if new:
+            raise OperatorError(
+                f"not captured from the start: {', '.join(new)}",
+                "a table cannot join a running pipeline yet: take it out of source.tables, "
+                "or capture under a new pipeline name",
+                code="TABLE_ADDED",
+            )
+        with_topics(progress, {})
+
+    def _as_announced(self, tables: Tables) -> Tables:
+        """The relations as the topics have them, which a change in the log is then compared with."""
+        schemas = read_schemas(self.settings.kafka, self.settings.pipeline)
+        known = {record.relation.oid: record.relation for record in schemas.values()}
+        return Tables(tables.pipeline, tables.database, tables.partitions, {**tables.relations, **known})
+
+
+def _require_keys(relations: list[Relation]) -> None:
+    keyless = [relation.qualified for relation in relations if not relation.key]
+    if keyless:
+        raise OperatorError(
+            f"without a primary key, rows can't be told apart: {', '.join(keyless)}",
+            "add a primary key, or name the table under source.exclude",
+            code="NO_KEY",
+        )

@@ -1,0 +1,106 @@
+"""Relation messages completed from the catalogue, and rows completed from their tables: what the log leaves out.
+
+In: what pgoutput says of a table, or a change with unchanged TOAST values. Out: a Relation with key and types, a whole
+Change. Keeps true: a table that no longer looks as the log says stops capture instead of being guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from cdc.catalog import relation_by_oid
+from cdc.changes import UNCHANGED, Change, Column, Relation
+from cdc.errors import OperatorError, TransientError
+from cdc.log import get
+from cdc.names import quote_ident
+from cdc.pgoutput import RelationColumn, RelationMessage
+from cdc.postgres import connect
+from cdc.settings import Source
+from cdc.sqlstate import translated
+
+_log = get(__name__)
+
+
+class SourceCatalogue:
+    """Looks things up in the source as the `read` role, over one connection that is opened again when lost."""
+
+    def __init__(self, source: Source, known: Iterable[Relation] = ()) -> None:
+        self._source = source
+        self._known = {relation.oid: relation for relation in known}
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def resolve(self, message: RelationMessage) -> Relation:
+        """The relation as the log describes it from here on."""
+        current = self._look_up(message.oid)
+        candidates = [relation for relation in (current, self._known.get(message.oid)) if relation is not None]
+        columns = tuple(_described(column, message, candidates) for column in message.columns)
+        relation = Relation(message.oid, message.schema, message.name, message.identity, columns)
+        if not relation.key:
+            raise OperatorError(
+                f"table {relation.qualified} has no primary key any more",
+                "give it one, or take the table out of source.tables",
+                code="NO_KEY",
+            )
+        self._known[message.oid] = relation
+        return relation
+
+    def complete(self, change: Change) -> Change | None:
+        """The change with its unchanged values, from the old row or the table; None when the row has gone since."""
+        assert change.new is not None
+        new = change.new
+        if change.old is not None and not change.old_is_key:
+            new = tuple(old if value is UNCHANGED else value for value, old in zip(new, change.old, strict=True))
+        if UNCHANGED in new:
+            stored = self._read(change.relation, new)
+            if stored is None:
+                _log.warning("row with unchanged values is gone, a delete follows", table=change.relation.qualified)
+                return None
+            new = tuple(now if value is UNCHANGED else value for value, now in zip(new, stored, strict=True))
+        return replace(change, new=new)
+
+    def close(self) -> None:
+        """Close the connection, if any."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _look_up(self, oid: int) -> Relation | None:
+        try:
+            return relation_by_oid(self._open(), oid)
+        except TransientError:
+            self.close()
+            raise
+
+    def _read(self, relation: Relation, row: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        columns = ", ".join(f"{quote_ident(column.name)}::text" for column in relation.columns)
+        key = " AND ".join(f"{quote_ident(column.name)} = %s::{column.type_name}" for column in relation.key)
+        table = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
+        query = f"SELECT {columns} FROM {table} WHERE {key}"  # noqa: S608  every name is quoted
+        values = [value for column, value in zip(relation.columns, row, strict=True) if column.is_key]
+        try:
+            with translated():
+                return self._open().execute(query.encode(), values).fetchone()
+        except TransientError:
+            self.close()
+            raise
+
+    def _open(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._source, self._source.read, application="afterimage catalogue")
+        return self._connection
+
+
+def _described(wanted: RelationColumn, message: RelationMessage, candidates: list[Relation]) -> Column:
+    for relation in candidates:
+        for column in relation.columns:
+            if (column.name, column.type_oid, column.type_mod) == (wanted.name, wanted.type_oid, wanted.type_mod):
+                return column
+    raise OperatorError(
+        f"column {wanted.name} of {message.schema}.{message.name} was changed or dropped before capture got to it",
+        "its type can't be looked up any more: start over with a snapshot under a new pipeline name",
+        code="SCHEMA_CHANGED",
+    )

@@ -1,0 +1,119 @@
+"""Schema records: what each captured table looks like, as the schema topic keeps it.
+
+In: relations. Out: key and value bytes and back, and the topic read to its end. The newest record of a table wins.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import TopicPartition
+
+from cdc.changes import Column, Relation
+from cdc.errors import ProtocolError, TransientError
+from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
+from cdc.lsn import format_lsn, parse_lsn
+from cdc.names import schema_topic
+from cdc.settings import Kafka
+
+_WAIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRecord:
+    """A relation, the LSN from which it holds, and where its rows go."""
+
+    lsn: int
+    relation: Relation
+    topic: str
+    partitions: int
+
+    def key(self) -> bytes:
+        """The record's key."""
+        return _json({"schema": self.relation.schema, "table": self.relation.name})
+
+    def value(self) -> bytes:
+        """The record's value."""
+        relation = self.relation
+        return _json(
+            {
+                "lsn": format_lsn(self.lsn),
+                "schema": relation.schema,
+                "table": relation.name,
+                "oid": relation.oid,
+                "identity": relation.identity,
+                "key": [column.name for column in relation.key],
+                "columns": [_column(column) for column in relation.columns],
+                "topic": self.topic,
+                "partitions": self.partitions,
+            }
+        )
+
+    @staticmethod
+    def from_value(data: bytes) -> SchemaRecord:
+        """The inverse of value()."""
+        try:
+            body = json.loads(data)
+            columns = tuple(_to_column(column) for column in body["columns"])
+            relation = Relation(body["oid"], body["schema"], body["table"], body["identity"], columns)
+            return SchemaRecord(parse_lsn(body["lsn"]), relation, body["topic"], body["partitions"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ProtocolError("malformed schema record", "was the schema topic written by something else?") from error
+
+
+def _column(column: Column) -> dict[str, Any]:
+    return {
+        "name": column.name,
+        "type": column.type_name,
+        "type_oid": column.type_oid,
+        "base_oid": column.base_oid,
+        "type_mod": column.type_mod,
+        "key": column.is_key,
+        "nullable": column.is_nullable,
+    }
+
+
+def _to_column(body: dict[str, Any]) -> Column:
+    return Column(
+        name=body["name"],
+        type_oid=body["type_oid"],
+        type_mod=body["type_mod"],
+        type_name=body["type"],
+        base_oid=body["base_oid"],
+        is_key=body["key"],
+        is_nullable=body["nullable"],
+    )
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read_schemas(kafka: Kafka, pipeline: str) -> dict[tuple[str, str], SchemaRecord]:
+    """The newest schema record of every table, by (schema, table)."""
+    client = consumer(kafka, f"schema-{pipeline}")
+    found: dict[tuple[str, str], SchemaRecord] = {}
+    try:
+        with translated("reading the schema topic"):
+            low, _ = client.get_watermark_offsets(TopicPartition(schema_topic(pipeline), 0), timeout=_WAIT_S)
+            client.assign([TopicPartition(schema_topic(pipeline), 0, low)])
+        deadline = time.monotonic() + _WAIT_S
+        while time.monotonic() < deadline:
+            message = client.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                if error.code() == END_OF_PARTITION:
+                    return found
+                raise translate(error, "reading the schema topic")
+            value = message.value()
+            if value is not None:
+                record = SchemaRecord.from_value(value)
+                found[record.relation.schema, record.relation.name] = record
+    finally:
+        client.close()
+    raise TransientError("the schema topic did not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")

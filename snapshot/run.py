@@ -1,0 +1,152 @@
+"""The initial snapshot: a slot, the database as it was at the slot's consistent point, and a boundary to stream from.
+
+In: settings and the tables. Out: every row as an `r` event, then the first progress record at which views may stand.
+Keeps true: rows and log meet at the consistent point without gap or overlap; an interrupted snapshot is recognised.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cdc.capture import Tables
+from cdc.changes import Origin
+from cdc.log import get
+from cdc.lsn import format_lsn
+from cdc.names import topic_name
+from cdc.progress import Kind, Progress, add_checksums, checksum
+from cdc.publisher import Publisher
+from cdc.replication import NewSlot, ReplicationConnection
+from cdc.settings import Settings
+from snapshot.reader import Batch, SnapshotReaders
+
+_log = get(__name__)
+
+_COMMIT_RECORDS: Final = 50_000
+_COMMIT_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class SnapshotProgress:
+    """How far a snapshot is: rows read by table, and the estimate."""
+
+    estimated: dict[str, int]
+    read: dict[str, int] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+
+
+Report = Callable[[SnapshotProgress], None]
+
+
+class InitialSnapshot:
+    """One attempt; on any error throw it away together with its publisher."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        tables: Tables,
+        publisher: Publisher,
+        ends: dict[str, tuple[int, ...]],
+        previous: Progress | None,
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._publisher = publisher
+        self._ends = ends
+        self._previous_seq = previous.seq if previous else 0
+        self._records = 0
+        self._checksum = 0
+
+    def run(self, estimated: dict[str, int], report: Report) -> Progress:
+        """Take the snapshot; the boundary record at its end is where streaming starts."""
+        source = self._settings.source
+        connection = ReplicationConnection(source, source.stream, application="afterimage snapshot")
+        try:
+            system_id = connection.identify()
+            slot = connection.create_slot(self._settings.slot)
+            assert slot.snapshot is not None
+            _log.info("snapshot started", lsn=format_lsn(slot.consistent_lsn), tables=len(self._tables.relations))
+            return self._read(slot, system_id, SnapshotProgress(estimated), report)
+        finally:
+            connection.close()
+
+    def _read(self, slot: NewSlot, system_id: str, state: SnapshotProgress, report: Report) -> Progress:
+        now_us = time.time_ns() // 1000
+        origin = Origin(slot.consistent_lsn, None, now_us)
+        relations = sorted(
+            self._tables.relations.values(), key=lambda relation: -state.estimated.get(relation.qualified, 0)
+        )
+        assert slot.snapshot is not None
+        readers = SnapshotReaders(self._settings.source, self._tables, relations, slot.snapshot, origin)
+        try:
+            readers.start(self._settings.capture.snapshot_readers)
+            progress = self._begin(slot.consistent_lsn, now_us, system_id)
+            committed_s = time.monotonic()
+            for batch in readers:
+                self._take(batch, state)
+                report(state)
+                if self._records >= _COMMIT_RECORDS or time.monotonic() - committed_s > _COMMIT_S:
+                    progress = self._commit(progress, Kind.SNAPSHOT, state)
+                    committed_s = time.monotonic()
+            progress = self._commit(progress, Kind.SNAPSHOT, state)
+        finally:
+            readers.close()
+        progress = self._commit(progress, Kind.IDLE, state)
+        _log.info("snapshot complete", lsn=format_lsn(progress.lsn), rows=sum(state.read.values()))
+        return progress
+
+    def _begin(self, lsn: int, now_us: int, system_id: str) -> Progress:
+        """The record that says a snapshot is under way, with the schemas; it begins a new chain."""
+        for relation in self._tables.relations.values():
+            record = self._tables.schema_record(relation, lsn)
+            self._publisher.announce(record.key(), record.value())
+        progress = Progress(
+            seq=self._previous_seq + 1,
+            kind=Kind.SNAPSHOT,
+            prev_lsn=0,
+            lsn=lsn,
+            source_ts_us=now_us,
+            records=0,
+            checksum=0,
+            ends=self._ends,
+            system_id=system_id,
+            snapshot={},
+        )
+        self._publisher.commit(progress)
+        return progress
+
+    def _take(self, batch: Batch, state: SnapshotProgress) -> None:
+        self._publisher.produce(batch.records)
+        self._records += len(batch.records)
+        self._checksum = add_checksums(self._checksum, checksum(batch.records))
+        table = batch.relation.qualified
+        state.read[table] = state.read.get(table, 0) + len(batch.records)
+        if batch.last:
+            state.done.add(table)
+
+    def _commit(self, previous: Progress, kind: Kind, state: SnapshotProgress) -> Progress:
+        sealed = self._publisher.seal() if self._records else {}
+        ends = {
+            topic: tuple(sealed.get(topic, {}).get(partition, end) for partition, end in enumerate(old))
+            for topic, old in previous.ends.items()
+        }
+        progress = replace(
+            previous,
+            seq=previous.seq + 1,
+            kind=kind,
+            prev_lsn=previous.lsn,
+            records=self._records,
+            checksum=self._checksum,
+            ends=ends,
+            snapshot=dict(state.read) if kind is Kind.SNAPSHOT else None,
+        )
+        self._publisher.commit(progress)
+        self._records, self._checksum = 0, 0
+        return progress
+
+
+def topics_of(tables: Tables) -> list[str]:
+    """The table topics of a pipeline."""
+    return [topic_name(tables.pipeline, relation.schema, relation.name) for relation in tables.relations.values()]
