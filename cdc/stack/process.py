@@ -129,9 +129,9 @@ def _reap(process: Process) -> None:
 
 
 def log_end(log: Path, lines: int = 20) -> str:
-    """The last lines of a server's log."""
+    """The last lines of a server's log, without the frames of Java's stack traces."""
     try:
         with log.open(errors="replace") as file:
-            return "".join(deque(file, lines)).rstrip()
+            return "".join(deque((line for line in file if not line.startswith("\tat ")), lines)).rstrip()
     except FileNotFoundError:
         return "(no log)"

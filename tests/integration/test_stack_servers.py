@@ -8,12 +8,17 @@ import psycopg
 import pytest
 import redis
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
+from opensearchpy import NotFoundError
+from opensearchpy import OpenSearch as OpenSearchClient
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cdc.stack.kafka import Kafka
+from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
+from cdc.stack.server import Endpoint
+from cdc.stack.valkey import Valkey
 from tests.support.wait import wait_until
 
 
@@ -81,9 +86,33 @@ def test_valkey_asks_for_the_password(valkey):
         assert client.config_get("appendonly")["appendonly"] == "yes"
 
 
-@pytest.mark.parametrize("kind", [Postgres, Kafka])
+@pytest.mark.parametrize("kind", [Postgres, Kafka, OpenSearch, Valkey])
 def test_a_killed_server_comes_back_on_its_port(private_server, kind):
     server = private_server(kind)
     port = server.endpoint.port
     server.kill()
     assert server.start().port == port
+
+
+def test_opensearch_keeps_the_newest_version(opensearch, pipeline_name):
+    with client_of(opensearch) as client:
+        client.indices.create(index=pipeline_name)
+        for version, text in ((7, "new"), (3, "old")):
+            put = {"index": {"_id": "1", "version": version, "version_type": "external_gte"}}
+            client.bulk(index=pipeline_name, body=[put, {"text": text}], refresh=True)
+        found = client.search(index=pipeline_name, body={"query": {"match": {"text": "new"}}})
+        assert [hit["_source"] for hit in found["hits"]["hits"]] == [{"text": "new"}]
+        # Scripts and reindexing come from modules whose descriptors are ours.
+        client.update(index=pipeline_name, id="1", body={"script": "ctx._source.text = 'scripted'"}, refresh=True)
+        client.indices.create(index=f"{pipeline_name}-copy")
+        copied = client.reindex(body={"source": {"index": pipeline_name}, "dest": {"index": f"{pipeline_name}-copy"}})
+        assert copied["created"] == 1
+
+
+def test_opensearch_makes_no_index_by_accident(opensearch, pipeline_name):
+    with client_of(opensearch) as client, pytest.raises(NotFoundError):
+        client.index(index=pipeline_name, body={"a": 1})
+
+
+def client_of(opensearch: Endpoint) -> OpenSearchClient:
+    return OpenSearchClient(hosts=[{"host": opensearch.host, "port": opensearch.port}])

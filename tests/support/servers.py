@@ -22,6 +22,7 @@ from psycopg import sql
 
 from cdc.stack import daemon, process
 from cdc.stack.kafka import Kafka
+from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
 from cdc.stack.server import Endpoint, Server
 from cdc.stack.valkey import Valkey
@@ -141,6 +142,14 @@ def kafka(servers_folder: Path) -> Iterator[Endpoint]:
 def valkey(servers_folder: Path) -> Iterator[Endpoint]:
     """Valkey, with a password."""
     server = Valkey(servers_folder / "valkey", port=0)
+    yield daemon.start(server)
+    daemon.halt(server)
+
+
+@pytest.fixture(scope="session")
+def opensearch(servers_folder: Path) -> Iterator[Endpoint]:
+    """OpenSearch, HTTP without a password."""
+    server = OpenSearch(servers_folder / "opensearch", port=0)
     yield daemon.start(server)
     daemon.halt(server)
 
