@@ -7,7 +7,6 @@ two rows may hold it.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import psycopg
 
 from cdc.changes import Column, Relation
 from cdc.errors import ConfigError
+from cdc.nearest import suggestion
 from cdc.sqlstate import translated
 from cdc.table_patterns import TablePattern, parse_all, written
 
@@ -60,7 +60,6 @@ ORDER BY n.nspname, c.relname, a.attnum
 """
 
 _WHAT = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
-_NEAREST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +126,9 @@ def _require_match(pattern: TablePattern, tables: list[Table]) -> None:
             "take it out of source.tables",
             code="NOT_A_TABLE",
         )
-    capturable = [table.text for table in tables if table.why_not is None]
-    near = difflib.get_close_matches(pattern.text, capturable, _NEAREST, cutoff=0.5)
     raise ConfigError(
         f"source.tables: no table matches {pattern.text}",
-        f"did you mean {' or '.join(near)}?" if near else "check the schema, and the database in source.database",
+        suggestion(pattern.text, [table.text for table in tables if table.why_not is None], what="tables"),
         code="UNKNOWN_TABLE",
     )
 

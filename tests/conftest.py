@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.support.servers"]
+pytest_plugins = ["tests.support.servers", "tests.support.source"]
 
 TIERS = ("unit", "property", "contract", "simulation", "integration", "faults")
 

@@ -1,0 +1,154 @@
+"""Whether each captured table can be followed without loss, and without harm to who writes to it.
+
+In: a connection and relations. Out: facts of the catalogue, and the findings that follow from them (pure). Invariant: a
+table with a blocking finding is never published, since UPDATE and DELETE would then fail in the application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+from cdc.changes import Relation
+from cdc.check.finding import Finding, critical, warning
+from cdc.names import quote_ident
+from cdc.sqlstate import translated
+
+_FACTS = """
+SELECT c.oid::int8,
+       coalesce(bool_or(k.indisprimary AND NOT k.indimmediate), false),
+       pg_catalog.row_security_active(c.oid),
+       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid),
+       ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+             WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attgenerated <> '' AND NOT a.attisdropped
+             ORDER BY a.attnum),
+       stored.identities, stored.index_lacks_key, stored.toasted
+FROM pg_catalog.pg_class c
+LEFT JOIN pg_catalog.pg_index k ON k.indrelid = c.oid AND k.indisprimary
+CROSS JOIN LATERAL (
+    -- The rows of a partitioned table lie in its leaves, and so do their identity and TOAST.
+    SELECT coalesce(string_agg(DISTINCT leaf.relreplident::text, ''), '') AS identities,
+           coalesce(bool_or(leaf.relreplident = 'i' AND NOT EXISTS (
+               SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_index p ON p.indrelid = i.indrelid
+               WHERE i.indrelid = leaf.oid AND i.indisreplident AND p.indisprimary
+                 AND i.indkey::int2[] @> p.indkey::int2[])), false) AS index_lacks_key,
+           ARRAY(SELECT DISTINCT a.attname::text FROM pg_catalog.pg_attribute a
+                 JOIN pg_catalog.pg_class t ON t.oid = a.attrelid
+                 WHERE a.attrelid = ANY (array_agg(leaf.oid)) AND a.attnum > 0 AND NOT a.attisdropped
+                   AND a.attstorage IN ('x', 'e') AND t.reltoastrelid <> 0 AND t.relreplident <> 'f'
+                   AND NOT EXISTS (SELECT FROM pg_catalog.pg_index p WHERE p.indrelid = t.oid AND p.indisprimary
+                                   AND a.attnum = ANY (p.indkey))
+                 ORDER BY 1) AS toasted
+    FROM pg_catalog.pg_class leaf
+    WHERE leaf.oid = c.oid AND c.relkind = 'r'
+       OR leaf.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid) WHERE isleaf AND c.relkind = 'p')
+) stored
+WHERE c.oid = ANY (%s::oid[])
+GROUP BY c.oid, c.relkind, stored.identities, stored.index_lacks_key, stored.toasted
+"""
+_NAMED_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What the catalogue says of a captured table beyond its relation."""
+
+    relation: Relation
+    key_is_deferrable: bool
+    policy_applies: bool
+    has_children: bool
+    generated: tuple[str, ...]
+    identities: str
+    """The letters of pg_class.relreplident that occur in it or its leaves."""
+    index_lacks_key: bool
+    toasted: tuple[str, ...]
+
+    @property
+    def sql(self) -> str:
+        """The table's name in SQL."""
+        return f"{quote_ident(self.relation.schema)}.{quote_ident(self.relation.name)}"
+
+
+def table_facts(connection: psycopg.Connection[Any], relations: Sequence[Relation]) -> list[TableFacts]:
+    """The facts of each relation; whether a policy applies is told for the connection's own role."""
+    by_oid = {relation.oid: relation for relation in relations}
+    with translated():
+        rows = {row[0]: row[1:] for row in connection.execute(_FACTS, [list(by_oid)])}
+    return [_table_facts(relation, *rows[oid]) for oid, relation in by_oid.items() if oid in rows]
+
+
+def _table_facts(relation: Relation, *row: Any) -> TableFacts:
+    deferrable, policy, children, generated, identities, index_lacks_key, toasted = row
+    return TableFacts(
+        relation, deferrable, policy, children, tuple(generated), identities, index_lacks_key, tuple(toasted)
+    )
+
+
+def blocking(facts: TableFacts) -> Finding | None:
+    """Why the table must not be published, if so."""
+    name, table = facts.relation.qualified, facts.sql
+    if facts.key_is_deferrable:
+        return critical(
+            "KEY_DEFERRABLE",
+            f"{name}: the primary key is deferrable, so two rows may hold one key inside a transaction",
+            f"ALTER TABLE {table} DROP CONSTRAINT .., ADD PRIMARY KEY (..), or add the table to source.exclude",
+        )
+    if not facts.relation.key:
+        return critical(
+            "NO_KEY",
+            f"{name}: no primary key, so its rows cannot be told apart",
+            f"ALTER TABLE {table} ADD PRIMARY KEY (..), or add the table to source.exclude",
+        )
+    if "n" in facts.identities:
+        return critical(
+            "IDENTITY_NOTHING",
+            f"{name}: REPLICA IDENTITY NOTHING keeps the keys of updated and deleted rows out of the log",
+            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT (for a partitioned table: each partition)",
+        )
+    if facts.index_lacks_key:
+        return critical(
+            "IDENTITY_INDEX",
+            f"{name}: its REPLICA IDENTITY index leaves out primary key columns, so deletes cannot be told",
+            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT (for a partitioned table: each partition)",
+        )
+    return None
+
+
+def findings_of(facts: TableFacts, *, server_version: int, read_role: str) -> Iterator[Finding]:
+    """Everything to say about one table."""
+    name, table = facts.relation.qualified, facts.sql
+    if (found := blocking(facts)) is not None:
+        yield found
+    if facts.policy_applies:
+        yield critical(
+            "ROW_SECURITY",
+            f"{name}: row-level security applies to {read_role}, so the snapshot would fail",
+            f"ALTER ROLE {quote_ident(read_role)} BYPASSRLS, or add the table to source.exclude",
+        )
+    if facts.toasted:
+        yield warning(
+            "TOAST_LEFT_OUT",
+            f"{name}: an update that leaves {_some(facts.toasted)} alone does not log a long value; "
+            "capture then reads it again from the table",
+            f"ALTER TABLE {table} REPLICA IDENTITY FULL (for a partitioned table: each partition), for more WAL",
+        )
+    if facts.generated and server_version < 180000:
+        yield warning(
+            "GENERATED_COLUMN",
+            f"{name}: before Postgres 18 the log leaves generated columns out ({_some(facts.generated)})",
+            "compute them in a view, or upgrade to Postgres 18",
+        )
+    if facts.has_children:
+        yield warning(
+            "INHERITED",
+            f"{name}: tables inherit from it; their rows are captured only under their own names",
+            "add the inheriting tables to source.tables as well",
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more
