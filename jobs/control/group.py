@@ -1,0 +1,49 @@
+"""Who applies: the consumer group of the control topic, whose one partition makes its owner *the* apply process.
+
+In: settings. Out: the owner as the broker sees it (`host:pid`), or None.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import MemberDescription
+
+from cdc.kafka_clients import admin, translated
+from cdc.names import control_topic
+from cdc.settings import Settings
+from jobs.control.topic import TIMEOUT_S
+
+
+def apply_group(pipeline: str) -> str:
+    """The consumer group of apply processes."""
+    return f"afterimage-{pipeline}-apply"
+
+
+def this_process() -> str:
+    """`host:pid`, the client id by which others see this process."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def apply_owner(settings: Settings) -> str | None:
+    """The apply process that runs now, as `host:pid`; None when none does."""
+    group, topic = apply_group(settings.pipeline), control_topic(settings.pipeline)
+    for member in _members(settings, group):
+        owned = member.assignment.topic_partitions if member.assignment else []
+        if any((partition.topic, partition.partition) == (topic, 0) for partition in owned):
+            return str(member.client_id)
+    return None
+
+
+def _members(settings: Settings, group: str) -> list[MemberDescription]:
+    with translated("asking who runs apply"):
+        client = admin(settings.kafka)
+        described = client.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]
+        try:
+            return list(described.result(TIMEOUT_S).members)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return []
+            raise

@@ -1,0 +1,159 @@
+"""The control topic's records: requests, their answers, and the withdrawal of a request (a tombstone).
+
+In: bytes of the topic, or frozen values. Out: the other. The key is the request's id; garbage is a ProtocolError.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cdc.errors import ProtocolError
+from cdc.lsn import format_lsn, parse_lsn
+
+VERSION: Final = 1
+
+
+class Kind(enum.Enum):
+    """What a client wants of apply."""
+
+    PAUSE = "pause"
+    HOLD = "hold"
+    RELEASE = "release"
+    REBUILD = "rebuild"
+
+
+class State(enum.Enum):
+    """How a request stands."""
+
+    PAUSED = "paused"
+    HOLDING = "holding"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+    @property
+    def is_final(self) -> bool:
+        """No further answer follows."""
+        return self in (State.DONE, State.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request holds for `ttl_s` from `sent_ts_ms`; sending it again under its id renews or replaces it."""
+
+    id: str
+    kind: Kind
+    sent_ts_ms: int
+    ttl_s: float
+    client: str
+    lsn: int | None = None
+    view: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What apply says about a request; `lsn` is where the views stand, `progress` goes from 0 to 1."""
+
+    id: str
+    state: State
+    ts_ms: int
+    lsn: int | None = None
+    progress: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The client is done with its request, or has gone in good order."""
+
+    id: str
+
+
+ControlRecord = Request | Answer | Withdrawn
+
+
+def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
+    """Key and value."""
+    if isinstance(record, Withdrawn):
+        return record.id.encode(), None
+    fields: dict[str, Any] = {"v": VERSION}
+    if isinstance(record, Request):
+        fields |= {"type": "request", "kind": record.kind.value, "sent_ts_ms": record.sent_ts_ms}
+        fields |= {"ttl_s": record.ttl_s, "client": record.client, "lsn": _lsn_text(record.lsn), "view": record.view}
+    else:
+        fields |= {"type": "answer", "state": record.state.value, "ts_ms": record.ts_ms}
+        fields |= {"lsn": _lsn_text(record.lsn), "progress": record.progress, "message": record.message}
+    return record.id.encode(), json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """The record, or ProtocolError whatever the bytes are."""
+    try:
+        name = (key or b"").decode()
+        if not name:
+            raise ValueError("no request id")
+        return _record(name, json.loads(value)) if value is not None else Withdrawn(name)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ProtocolError(
+            f"not a control record ({type(error).__name__})", "only afterimage may write to the control topic"
+        ) from error
+
+
+def _record(name: str, fields: dict[str, Any]) -> Request | Answer:
+    if fields["v"] != VERSION:
+        raise ValueError("another version of the format")
+    if fields["type"] == "request":
+        return Request(
+            id=name,
+            kind=Kind(fields["kind"]),
+            sent_ts_ms=_integer(fields["sent_ts_ms"]),
+            ttl_s=_number(fields["ttl_s"]),
+            client=_text(fields["client"]),
+            lsn=_lsn(fields["lsn"]),
+            view=_optional_text(fields["view"]),
+        )
+    if fields["type"] != "answer":
+        raise ValueError("neither request nor answer")
+    progress = fields["progress"]
+    return Answer(
+        id=name,
+        state=State(fields["state"]),
+        ts_ms=_integer(fields["ts_ms"]),
+        lsn=_lsn(fields["lsn"]),
+        progress=None if progress is None else _number(progress),
+        message=_optional_text(fields["message"]),
+    )
+
+
+def _lsn_text(lsn: int | None) -> str | None:
+    return None if lsn is None else format_lsn(lsn)
+
+
+def _lsn(text: object) -> int | None:
+    return None if text is None else parse_lsn(_text(text))
+
+
+def _integer(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("not an integer")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not text")
+    return value
+
+
+def _optional_text(value: object) -> str | None:
+    return None if value is None else _text(value)
