@@ -97,7 +97,10 @@ class SourceCatalogue:
 def _described(wanted: RelationColumn, message: RelationMessage, candidates: list[Relation]) -> Column:
     for relation in candidates:
         for column in relation.columns:
-            if (column.name, column.type_oid, column.type_mod) == (wanted.name, wanted.type_oid, wanted.type_mod):
+            # A domain's modifier is its base type's in the catalogue, and none in the log.
+            is_domain = column.type_oid != column.base_oid
+            type_mod = wanted.type_mod if is_domain else column.type_mod
+            if (column.name, column.type_oid, type_mod) == (wanted.name, wanted.type_oid, wanted.type_mod):
                 return column
     raise OperatorError(
         f"column {wanted.name} of {message.schema}.{message.name} was changed or dropped before capture got to it",
