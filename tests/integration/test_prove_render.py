@@ -7,7 +7,7 @@ import math
 import random
 import struct
 from collections.abc import Callable, Iterator
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import psycopg
@@ -85,15 +85,14 @@ def test_reals_and_doubles_at_every_power_of_two_and_beside_it(printed: Printed)
 
 
 def test_doubles_whose_shortest_decimal_lies_on_a_border(printed: Printed) -> None:
-    # Halfway between two neighbours beyond 2^53 there may be a round decimal: Python's repr takes it, Postgres does not.
+    # Halfway between two neighbours beyond 2^53 may lie a round decimal: Python's repr takes it, Postgres does not.
     rng = random.Random(17)
     on_border = []
     while len(on_border) < 300:
         number = math.ldexp(rng.getrandbits(52) | 1 << 52, rng.randint(3, 12))
-        if float(repr(number)) == number and abs(int(float(repr(number))) - number) == 0:
-            digits = int(Decimal(repr(number)))
-            if abs(digits - int(number)) * 2 == int(math.ulp(number)):
-                on_border.append(number)
+        taken = int(Decimal(repr(number)))
+        if abs(taken - int(number)) * 2 == int(math.ulp(number)):
+            on_border.append(number)
     same(printed("float8", on_border))
 
 
@@ -128,10 +127,9 @@ def test_special_floats(printed: Printed) -> None:
 @ROUNDS
 @given(values=st.lists(st.decimals(allow_infinity=True, allow_nan=True), min_size=1, max_size=30))
 def test_numerics_without_a_scale(printed: Printed, values: list[Decimal]) -> None:
-    plain = [
-        value for value in values if not value.is_snan() and not (value.is_finite() and abs(value.adjusted()) > 900)
-    ]
-    same(printed("numeric", plain or [Decimal(0)]))
+    finite = [value for value in values if value.is_finite() and abs(value.adjusted()) <= 900]
+    infinite = [value for value in values if value.is_infinite()]
+    same(printed("numeric", [*finite, *infinite, Decimal("NaN")]))
 
 
 @ROUNDS
@@ -142,12 +140,8 @@ def test_numerics_without_a_scale(printed: Printed, values: list[Decimal]) -> No
 def test_decimals_with_their_scale(printed: Printed, scale: int, units: list[int]) -> None:
     values = [Decimal((unit < 0, tuple(map(int, str(abs(unit)))), -scale)) for unit in units]
     same(printed(f"numeric(38,{scale})", values))
-    same(
-        printed(
-            f"numeric(38,{scale})",
-            [value.normalize() if value.as_tuple().digits[-1:] == (0,) else value for value in values],
-        )
-    )
+    stripped = [value.normalize(Context(prec=60)) for value in values]
+    same(printed(f"numeric(38,{scale})", stripped))
 
 
 @ROUNDS
@@ -160,8 +154,8 @@ def test_timestamps(printed: Printed, values: list[dt.datetime]) -> None:
 @given(
     values=st.lists(
         st.datetimes(
-            min_value=dt.datetime(2, 1, 1),
-            max_value=dt.datetime(9998, 12, 30),
+            min_value=dt.datetime.min + dt.timedelta(1),
+            max_value=dt.datetime.max - dt.timedelta(1),
             timezones=st.sampled_from([dt.UTC, dt.timezone(dt.timedelta(hours=-9, minutes=-30))]),
         ),
         min_size=1,

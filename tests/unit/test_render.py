@@ -11,6 +11,7 @@ import pytest
 from jobs.prove.render import BOOL, BYTEA, DATE, FLOAT4, FLOAT8, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, renderer
 
 TEXT = 25
+NAIVE = dt.datetime.min
 NUMERIC_10_2 = ((10 << 16) | 2) + 4
 
 
@@ -29,10 +30,10 @@ NUMERIC_10_2 = ((10 << 16) | 2) + 4
         (FLOAT8, Decimal(1)),
         (NUMERIC, 5),
         (NUMERIC, 5.0),
-        (DATE, dt.datetime(2026, 1, 1)),
+        (DATE, NAIVE),
         (TIMESTAMP, dt.date(2026, 1, 1)),
         (TIMESTAMP, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
-        (TIMESTAMPTZ, dt.datetime(2026, 1, 1)),
+        (TIMESTAMPTZ, NAIVE),
     ],
 )
 def test_a_misfit_is_told_apart_from_every_text_of_postgres(type_oid: int, value: Any) -> None:
