@@ -11,7 +11,7 @@ import pytest
 from jobs.prove.render import BOOL, BYTEA, DATE, FLOAT4, FLOAT8, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, renderer
 
 TEXT = 25
-NAIVE = dt.datetime.min
+NAIVE = dt.datetime.fromisoformat("2026-01-01T00:00:00")
 NUMERIC_10_2 = ((10 << 16) | 2) + 4
 
 
