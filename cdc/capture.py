@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +158,3 @@ def limits_of(settings: Settings) -> Limits:
         batch_bytes_max=capture.batch_bytes_max,
         idle_interval_s=capture.idle_interval_s,
     )
-
-
-def with_topics(progress: Progress, topics: Mapping[str, tuple[int, ...]]) -> Progress:
-    """The same progress, knowing of topics that came later; their ends are where they begin."""
-    return replace(progress, ends={**topics, **progress.ends})

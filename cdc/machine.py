@@ -111,6 +111,7 @@ class CaptureMachine:
         if isinstance(message, Keepalive):
             if not self._assembler.in_transaction:
                 self._batch.reached = max(self._batch.reached, message.end_lsn)
+                self._batch.source_ts_us = max(self._batch.source_ts_us, message.sent_us)
             if message.reply_requested:
                 yield Confirm(self.progress.lsn)
             return
@@ -137,7 +138,7 @@ class CaptureMachine:
             if whole is not None:
                 encoder = yield from self._encoder(whole.relation, transaction.commit_lsn)
                 yield from self._add(encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms))
-        self._batch.source_ts_us = transaction.commit_ts_us
+        self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
 
     def _encoder(self, relation: Relation, lsn: int) -> Generator[Effect, Any, RecordEncoder]:
         known = self._encoders.get(relation.oid)

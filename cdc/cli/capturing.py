@@ -7,11 +7,12 @@ Keeps true: an error that needs a person ends the process with its code and reme
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from cdc.capture import Stopped, Streaming, Tables, with_topics
+from cdc.capture import Stopped, Streaming, Tables
 from cdc.catalog import load_relations
 from cdc.changes import Relation
 from cdc.errors import OperatorError, TransientError
@@ -50,19 +51,20 @@ class CaptureRun:
         """Capture until asked to stop, or until a person is needed (CdcError)."""
         backoff = _BACKOFF_FIRST_S
         while True:
-            began_at: Progress | None = None
+            began_s = time.monotonic()
             try:
-                began_at = self._session()
+                self._session()
             except Stopped:
                 return
             except TransientError as error:
-                backoff = _BACKOFF_FIRST_S if began_at is not None else min(backoff * 2, _BACKOFF_MAX_S)
+                lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
+                backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
                 self.on_trouble(error, backoff)
                 _log.warning("capture starts over", code=error.code, reason=error.message, backoff_s=backoff)
                 if self.wait(backoff):
                     return
 
-    def _session(self) -> Progress:
+    def _session(self) -> None:
         settings = self.settings
         shutil.rmtree(settings.data / "spool", ignore_errors=True)
         tables, slot, system_id, estimated = self._look_at_source()
@@ -80,7 +82,6 @@ class CaptureRun:
             tables = self._as_announced(tables)
             streaming = Streaming(settings, tables, publisher, progress, lambda: self.wait(0))
             streaming.run()
-            return progress
         finally:
             publisher.close()
 
@@ -163,7 +164,6 @@ class CaptureRun:
                 "or capture under a new pipeline name",
                 code="TABLE_ADDED",
             )
-        with_topics(progress, {})
 
     def _as_announced(self, tables: Tables) -> Tables:
         """The relations as the topics have them, which a change in the log is then compared with."""

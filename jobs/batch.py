@@ -1,0 +1,119 @@
+"""One batch of apply, planned: which range of which topic goes into which sink, so that all end at one LSN.
+
+In: where every sink stands and a boundary of the progress topic. Out: tasks. Keeps true: after the batch all sinks stand
+at the same commit LSN; what cannot be brought there exactly from its offsets is replaced from offset zero.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cdc.errors import OperatorError
+from cdc.lsn import format_lsn
+from cdc.progress import Progress
+from sinks.protocol import Position
+
+Offsets = tuple[int, ...]
+
+STALE_US: Final = 12 * 3600 * 1_000_000
+"""A sink further behind than this may have missed a delete that compaction took away; half of what is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One view in one sink, and the topic that its rows come from."""
+
+    view: str
+    sink: str
+    topic: str
+
+
+class Mode(enum.Enum):
+    """What a task does."""
+
+    WRITE = "write"
+    REPLACE = "replace"
+    ADVANCE = "advance"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Bring one target to `position` from the records of [start, end) with floor <= commit LSN < position.lsn."""
+
+    target: Target
+    mode: Mode
+    start: Offsets
+    end: Offsets
+    floor_lsn: int
+    position: Position
+
+
+def plan(
+    positions: Mapping[Target, Position | None],
+    boundary: Progress,
+    ceiling_lsn: int,
+    rebuild: Collection[str] = (),
+) -> list[Task]:
+    """The tasks that bring every target to `ceiling_lsn`, which is the boundary's LSN or one before it."""
+    assert ceiling_lsn <= boundary.lsn
+    tasks = []
+    for target, position in positions.items():
+        if position is not None and position.lsn > boundary.lsn:
+            raise _ahead(target, position, boundary)
+        if position is None or target.view in rebuild or _is_stale(position, boundary):
+            tasks.append(_replace(target, boundary, ceiling_lsn))
+        elif position.lsn < ceiling_lsn:
+            tasks.append(_write(target, position, boundary, ceiling_lsn))
+    return tasks
+
+
+def _replace(target: Target, boundary: Progress, ceiling_lsn: int) -> Task:
+    end = _end(target, boundary)
+    start = (0,) * len(end)
+    return Task(target, Mode.REPLACE, start, end, 0, _position(target, start, end, boundary, ceiling_lsn))
+
+
+def _write(target: Target, position: Position, boundary: Progress, ceiling_lsn: int) -> Task:
+    end = _end(target, boundary)
+    start = position.offsets.get(target.topic, (0,) * len(end))
+    if len(start) != len(end) or any(a > b for a, b in zip(start, end, strict=True)):
+        raise OperatorError(
+            f"view {target.view} has read further in {target.topic} than the topic goes",
+            f"was the topic deleted and made again? `afterimage rebuild {target.view}`",
+            code="TOPIC_CHANGED",
+        )
+    mode = Mode.WRITE if start != end else Mode.ADVANCE
+    return Task(target, mode, start, end, position.lsn, _position(target, start, end, boundary, ceiling_lsn))
+
+
+def _position(target: Target, start: Offsets, end: Offsets, boundary: Progress, ceiling_lsn: int) -> Position:
+    """Short of the boundary, the records after the ceiling are still to be read: the offsets stay where they are."""
+    offsets = end if ceiling_lsn == boundary.lsn else start
+    return Position(ceiling_lsn, boundary.source_ts_us, {target.topic: offsets})
+
+
+def _end(target: Target, boundary: Progress) -> Offsets:
+    end = boundary.ends.get(target.topic)
+    if end is None:
+        raise OperatorError(
+            f"view {target.view} reads {target.topic}, which capture does not write",
+            "is its table still in source.tables? remove the view, or capture the table again",
+            code="TABLE_NOT_CAPTURED",
+        )
+    return end
+
+
+def _is_stale(position: Position, boundary: Progress) -> bool:
+    return boundary.source_ts_us - position.source_ts_us > STALE_US
+
+
+def _ahead(target: Target, position: Position, boundary: Progress) -> OperatorError:
+    return OperatorError(
+        f"view {target.view} ({target.sink}) stands at {format_lsn(position.lsn)}, past the topics at "
+        f"{format_lsn(boundary.lsn)}",
+        f"the topics were started over: `afterimage rebuild {target.view}`",
+        code="VIEW_AHEAD",
+    )

@@ -1,0 +1,92 @@
+"""Apply as a state machine: boundaries and requests in, batches out, as effects that it yields.
+
+Keeps true: nothing is written beyond a boundary of the progress topic; a batch ends with all sinks at one LSN, and only
+then is it recorded; where the sinks stand is asked of the sinks alone. No I/O, no clock here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from cdc.progress import Progress
+from jobs.batch import Target, Task, plan
+from jobs.control.halt import RunTo, Stand, Step
+from sinks.protocol import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Locate:
+    """Ask every sink where it stands. Answer: Target -> Position, or None where it must be replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Wait for something to do, standing at `lsn` (None while the sinks differ). Answer: Asked."""
+
+    lsn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The newest boundary, what commands want of apply, and the views to be rebuilt by request id."""
+
+    boundary: Progress | None
+    step: Step
+    rebuild: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Carry out the tasks, in any order or at once. No answer: every one of them is durable."""
+
+    tasks: Sequence[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Write down that all sinks stand at `positions` (the ledger), and answer the rebuilds that are done."""
+
+    positions: Mapping[Target, Position]
+    rebuilt: Mapping[str, str]
+
+
+Effect = Locate | Ask | Run | Record
+
+
+def apply_machine() -> Generator[Effect, Any, NoReturn]:
+    """Keep the sinks up to date for ever."""
+    positions: dict[Target, Position | None] = dict((yield Locate()))
+    recorded = False
+    while True:
+        asked: Asked = yield Ask(common_lsn(positions))
+        ceiling = _ceiling(asked, positions)
+        if ceiling is None or asked.boundary is None:
+            continue
+        tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()))
+        if not tasks and recorded:
+            continue
+        if tasks:
+            yield Run(tasks)
+            positions |= {task.target: task.position for task in tasks}
+        yield Record({target: position for target, position in positions.items() if position}, asked.rebuild)
+        recorded = True
+
+
+def common_lsn(positions: Mapping[Target, Position | None]) -> int | None:
+    """The LSN at which all sinks stand, None while they differ."""
+    lsns = {position.lsn if position is not None else None for position in positions.values()}
+    return lsns.pop() if len(lsns) == 1 else None
+
+
+def _ceiling(asked: Asked, positions: Mapping[Target, Position | None]) -> int | None:
+    """Where the next batch ends; None for no batch now."""
+    if asked.boundary is None or isinstance(asked.step, Stand):
+        return None
+    if not isinstance(asked.step, RunTo):
+        return asked.boundary.lsn
+    if asked.step.lsn > asked.boundary.lsn:
+        return None  # capture has not got there yet
+    furthest = max((position.lsn for position in positions.values() if position is not None), default=0)
+    return asked.step.lsn if asked.step.lsn >= furthest else asked.boundary.lsn
