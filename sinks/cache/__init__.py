@@ -1,0 +1,5 @@
+"""Views in Valkey or Redis."""
+
+from sinks.cache.sink import CacheSink
+
+__all__ = ["CacheSink"]

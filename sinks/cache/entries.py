@@ -1,0 +1,89 @@
+"""Entries of the cache written by an executor, and the value forms that they have.
+
+In: a partition's entries. Out: compare-and-set by LSN, one script call a chunk. Keeps true: an older version never
+replaces a newer one, a delete leaves a tombstone, and nothing is written to a generation that was dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from sinks.cache.pattern import RESERVED_PREFIX, KeyPattern
+from sinks.cache.server import CacheServer
+from sinks.entries import Entry
+from sinks.protocol import Rejected
+from sinks.standing import lost
+from sinks.values import json_text
+
+VERSION: Final = "_lsn"
+CHUNK_KEYS: Final = 500
+ARGUMENTS_MAX: Final = 100_000
+"""Of one script call; a wide hash takes two for each column."""
+
+WRITE_SCRIPT: Final = Path(__file__).with_name("write.lua").read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryForm:
+    """How a row's values are kept: a JSON string, or a hash in which NULL is a field that isn't there."""
+
+    columns: tuple[str, ...]
+    is_hash: bool
+    ttl_s: int
+    tombstone_ttl_s: int
+
+    def value(self, version: str, values: tuple[str | None, ...]) -> list[str]:
+        """The arguments after the version: none for a delete is not made here."""
+        if self.is_hash:
+            fields = [(name, text) for name, text in zip(self.columns, values, strict=True) if text is not None]
+            return [VERSION, version, *(part for pair in fields for part in pair)]
+        pairs = (f"{json_text(name)}:{text}" for name, text in zip(self.columns, values, strict=True))
+        # The script finds the version at a fixed place, so it comes first.
+        return [f'{{"{VERSION}":"{version}",{",".join(pairs)}}}']
+
+    def read(self, stored: Any) -> Mapping[str, Any]:
+        """The columns of a stored value, still as texts or JSON values; a column that isn't there is NULL."""
+        if self.is_hash:
+            return {name.decode(): value.decode() for name, value in stored.items()}
+        parsed = json.loads(stored)
+        if not isinstance(parsed, dict):
+            raise ValueError("not an object")
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class EntryWriter:
+    """Writes a partition into one generation."""
+
+    server: CacheServer
+    pattern: KeyPattern
+    generation: int
+    form: EntryForm
+
+    def __call__(self, entries: Iterator[Entry]) -> Iterable[Rejected]:
+        """Write in chunks; the cache refuses no single row."""
+        chunk_keys = max(1, min(CHUNK_KEYS, ARGUMENTS_MAX // (2 * len(self.form.columns) + 4)))
+        with self.server.client() as client:
+            script = client.register_script(WRITE_SCRIPT)
+            while chunk := list(islice(entries, chunk_keys)):
+                if script(*self._call(chunk)) < 0:
+                    raise lost("the cache", self.pattern.view)
+        return ()
+
+    def _call(self, chunk: list[Entry]) -> tuple[list[str], list[str | int]]:
+        form = self.form
+        keys = [self.pattern.generations_key]
+        arguments: list[str | int] = [self.generation, "hash" if form.is_hash else "json"]
+        arguments += [form.ttl_s, form.tombstone_ttl_s]
+        for entry in chunk:
+            key = self.pattern.entry_key(self.generation, entry.key)
+            keys += [key, f"{RESERVED_PREFIX}gone:{{{key}}}"]
+            version = f"{entry.lsn:020d}"
+            value = [] if entry.is_delete else form.value(version, entry.values)
+            arguments += [version, len(value), *value]
+        return keys, arguments

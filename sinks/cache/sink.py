@@ -1,0 +1,149 @@
+"""A view in Valkey or Redis, one entry a row, behind a pointer to the generation that readers use.
+
+In: DataFrames of changes or of all rows. Out: entries, then the position, in the same store. Keeps true: writes are
+compared by LSN, pointer and position switch in one step, and a lost store has no position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import redis
+
+from cdc import log
+from cdc.errors import ConfigError, RecordError
+from cdc.settings import Cache
+from jobs.spec import SinkOptions, ViewSpec
+from sinks.cache.entries import VERSION, EntryForm, EntryWriter
+from sinks.cache.generations import SCAN_COUNT, Generations, Stored
+from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
+from sinks.cache.server import CacheServer
+from sinks.entries import RowShape
+from sinks.executor import write_partitions
+from sinks.options import check_known, declaration, refuse_columns
+from sinks.protocol import Position, Written
+from sinks.standing import Standing, column_types, lost
+from sinks.values import native
+
+_log = log.get(__name__)
+
+
+class CacheSink:
+    """See sinks.protocol.Sink."""
+
+    name = "cache"
+
+    def __init__(self, settings: Cache, pipeline: str, spec: ViewSpec, option: SinkOptions) -> None:
+        check_known(option, ("key", "value", "ttl"), spec)
+        refuse_columns(spec, self.name, [VERSION])
+        self._spec = spec
+        self._server = CacheServer(settings.url, _password(settings))
+        self._pattern = parse_pattern(option.options.get("key", DEFAULT_PATTERN), pipeline, spec.name, spec.key)
+        is_hash = _is_hash(option, spec)
+        self._form = EntryForm(spec.columns, is_hash, _ttl_s(option, spec), settings.tombstone_ttl_s)
+        self._shape = RowShape(spec.key, spec.columns, as_json=not is_hash)
+        self._generations = Generations(self._pattern, declaration(option, spec))
+        self._highest_lsn = 0
+
+    def position(self) -> Position | None:
+        """From the store alone: its pointer, and the position's JSON for that generation."""
+        with self._server.client() as client:
+            stored = self._generations.stored(client)
+        self._highest_lsn = stored.standing.position.lsn if stored else 0
+        return stored.standing.position if stored else None
+
+    def write(self, changes: Any, position: Position) -> Written:
+        """Compare and set every row, then move the position."""
+        with self._server.client() as client:
+            stored = self._require(client)
+        stored.standing.require_types(column_types(changes, self._spec.columns))
+        written = write_partitions(changes, self._shape, self._writer(stored.standing.generation))
+        with self._server.client() as client:
+            self._move(client, stored, position)
+        return written
+
+    def advance(self, position: Position) -> None:
+        """Move the position alone."""
+        with self._server.client() as client:
+            self._move(client, self._require(client), position)
+
+    def replace(self, rows: Any, position: Position) -> Written:
+        """Load a generation beside the live one, switch, and let the old one expire."""
+        types = column_types(rows, self._spec.columns)
+        with self._server.client() as client:
+            self._generations.sweep(client)
+            generation = self._generations.begin(client)
+        written = write_partitions(rows, self._shape, self._writer(generation))
+        standing = Standing(self._spec.name, generation, self._generations.declaration, types, position)
+        with self._server.client() as client:
+            self._generations.switch(client, standing)
+            self._highest_lsn = position.lsn
+            _log.info("cache view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
+            self._generations.sweep(client)
+        return written
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """All entries of the live generation."""
+        with self._server.client() as client:
+            standing = self._require(client).standing
+            convert = [(name, native(standing.types[name])) for name in self._spec.columns]
+            for stored in self._values(client, standing.generation):
+                yield tuple(to_native(stored.get(name)) for name, to_native in convert)
+
+    def _values(self, client: redis.Redis, generation: int) -> Iterator[Any]:
+        found = client.scan_iter(match=self._pattern.glob(generation), count=SCAN_COUNT)
+        # SCAN may name a key twice while the table of keys is resized.
+        seen: set[bytes] = set()
+        while some := list(islice(found, SCAN_COUNT)):
+            keys = [key for key in dict.fromkeys(some) if key not in seen]
+            seen.update(keys)
+            # An entry may have gone between the scan and the fetch.
+            yield from (self._read(stored) for stored in self._fetch(client, keys) if stored)
+
+    def _fetch(self, client: redis.Redis, keys: list[bytes]) -> list[Any]:
+        with client.pipeline(transaction=False) as pipe:
+            for key in keys:
+                pipe.hgetall(key) if self._form.is_hash else pipe.get(key)
+            return list(pipe.execute())
+
+    def _read(self, stored: Any) -> Any:
+        try:
+            return self._form.read(stored)
+        except ValueError as error:
+            hint = f"something else writes there; run: afterimage rebuild {self._spec.name}"
+            raise RecordError(f"view {self._spec.name}: the cache holds an entry that is not ours", hint) from error
+
+    def _writer(self, generation: int) -> EntryWriter:
+        return EntryWriter(self._server, self._pattern, generation, self._form)
+
+    def _require(self, client: redis.Redis) -> Stored:
+        stored = self._generations.stored(client)
+        # A lower position than before is a failover that lost writes: what it lost must be read again.
+        if stored is None or stored.standing.position.lsn < self._highest_lsn:
+            raise lost("the cache", self._spec.name)
+        return stored
+
+    def _move(self, client: redis.Redis, stored: Stored, position: Position) -> None:
+        self._highest_lsn = self._generations.move(client, stored, position).position.lsn
+
+
+def _password(settings: Cache) -> str | None:
+    if settings.password_file is not None:
+        return settings.password_file.expanduser().read_text().strip()
+    return settings.password.get_secret_value() if settings.password else None
+
+
+def _is_hash(option: SinkOptions, spec: ViewSpec) -> bool:
+    form = option.options.get("value", "json")
+    if form not in ("json", "hash"):
+        raise ConfigError(f"view {spec.name}: cache value {form!r} is unknown", "it is json or hash")
+    return form == "hash"
+
+
+def _ttl_s(option: SinkOptions, spec: ViewSpec) -> int:
+    text = option.options.get("ttl", "0").removesuffix("s")
+    if not text.isascii() or not text.isdigit():
+        raise ConfigError(f"view {spec.name}: cache ttl {text!r} is not a number of seconds", "for example ttl=3600")
+    return int(text)

@@ -1,0 +1,53 @@
+-- Compare-and-set of a chunk of entries by LSN. Versions are 20 digits and compared as strings: Lua's numbers lose
+-- precision above 2^53.
+-- KEYS: the generations' hash, then an entry and its tombstone for each row.
+-- ARGV: generation, `json` or `hash`, seconds an entry lives (0: for ever), seconds a tombstone lives; then for each
+-- row its version, the number of values (0: a delete) and the values.
+-- Returns the number of rows that were older than what is there; -1 when the generation is not to be written to.
+local state = redis.call('HGET', KEYS[1], ARGV[1])
+if state ~= 'live' and state ~= 'loading' then
+  return -1
+end
+local is_hash = ARGV[2] == 'hash'
+local entry_ttl, gone_ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
+local arg, stale = 5, 0
+
+local function stored_version(entry, gone)
+  local version
+  if is_hash then
+    version = redis.call('HGET', entry, '_lsn')
+  else
+    version = redis.call('GETRANGE', entry, 9, 28) -- behind {"_lsn":"
+  end
+  if version and version ~= '' then
+    return version, false
+  end
+  return redis.call('GET', gone) or '', true
+end
+
+for key = 2, #KEYS, 2 do
+  local entry, gone = KEYS[key], KEYS[key + 1]
+  local version, count = ARGV[arg], tonumber(ARGV[arg + 1])
+  local stored, is_missing = stored_version(entry, gone)
+  if version < stored then
+    stale = stale + 1
+  elseif count == 0 then
+    redis.call('UNLINK', entry)
+    redis.call('SET', gone, version, 'EX', gone_ttl)
+  else
+    if is_missing and stored ~= '' then
+      redis.call('DEL', gone)
+    end
+    if is_hash then
+      redis.call('DEL', entry) -- a column that became NULL leaves no field
+      redis.call('HSET', entry, unpack(ARGV, arg + 2, arg + 1 + count))
+    else
+      redis.call('SET', entry, ARGV[arg + 2])
+    end
+    if entry_ttl > 0 then
+      redis.call('EXPIRE', entry, entry_ttl)
+    end
+  end
+  arg = arg + 2 + count
+end
+return stale
