@@ -16,17 +16,24 @@ from typing import Final, Self
 from cdc import rows
 from cdc.changes import Change, Op, Origin, Relation
 from cdc.errors import OperatorError, ProtocolError
-from cdc.pgoutput import Begin, Commit, RelationMessage, Truncate, decode
+from cdc.pgoutput import (
+    BEGIN,
+    COMMIT,
+    RELATION,
+    TRUNCATE,
+    Begin,
+    Commit,
+    RelationMessage,
+    Truncate,
+    decode,
+    decode_begin,
+    decode_commit,
+)
 from cdc.spool import Spool
 
 Resolve = Callable[[RelationMessage], Relation]
 
 _OPS: Final = {rows.INSERT: Op.CREATE, rows.UPDATE: Op.UPDATE, rows.DELETE: Op.DELETE}
-_BEGIN: Final = ord("B")
-_COMMIT: Final = ord("C")
-_RELATION: Final = ord("R")
-_TRUNCATE: Final = ord("T")
-_KEPT: Final = rows.KINDS | {_TRUNCATE, _RELATION}
 
 
 class State(enum.Enum):
@@ -100,7 +107,7 @@ class Transaction:
             kind = payload[0]
             if kind in _OPS:
                 yield _row_change(payload, relations)
-            elif kind == _RELATION:
+            elif kind == RELATION:
                 relation = next(resolved)
                 relations = {**relations, relation.oid: relation}
             else:
@@ -144,30 +151,24 @@ class Assembler:
         kind = payload[0] if payload else None
         if kind not in _ALLOWED[self._state]:
             raise ProtocolError(f"pgoutput message kind {kind} cannot come {self._state.value}")
-        if kind in rows.KINDS:
+        if kind in rows.KINDS or kind == TRUNCATE:
             self._keep(payload)
-            return None
-        return self._feed_other(payload)
+        elif kind == BEGIN:
+            self._open(decode_begin(payload))
+        elif kind == COMMIT:
+            return self._commit(decode_commit(payload))
+        else:
+            # Types and origins say nothing that a view needs; logical messages are not used yet.
+            message = decode(payload)
+            if isinstance(message, RelationMessage):
+                self._define(message, payload)
+        return None
 
     def close(self) -> None:
         """Forget the open transaction, if any."""
         if self._spool is not None:
             self._spool.close()
         self._spool, self._begin, self._state = None, None, State.OUTSIDE
-
-    def _feed_other(self, payload: bytes) -> Transaction | None:
-        match decode(payload):
-            case Begin() as begin:
-                self._open(begin)
-            case Commit() as commit:
-                return self._commit(commit)
-            case RelationMessage() as message:
-                self._define(message, payload)
-            case Truncate():
-                self._keep(payload)
-            case _:
-                pass  # types and origins say nothing that a view needs; logical messages are not used yet
-        return None
 
     def _open(self, begin: Begin) -> None:
         if begin.final_lsn <= self._last_commit_lsn:

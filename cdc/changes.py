@@ -69,7 +69,8 @@ class Relation:
         return f"{self.schema}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, though nothing assigns: one is made for each change, and freezing quadruples what that costs (0.6 us).
+@dataclass(slots=True, unsafe_hash=True)
 class Change:
     """One row change. `old` is the old row, or only its key (`old_is_key`)."""
 
@@ -89,7 +90,8 @@ class Origin:
     commit_ts_us: int
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, as Change.
+@dataclass(slots=True, unsafe_hash=True)
 class Record:
     """One Kafka record to be: bytes and the partition chosen for the key."""
 

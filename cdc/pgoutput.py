@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from cdc import rows
 from cdc.changes import StreamedRow
@@ -18,11 +18,17 @@ from cdc.cursor import Cursor
 from cdc.errors import ProtocolError
 from cdc.frames import POSTGRES_EPOCH_US
 
+BEGIN: Final = ord("B")
+COMMIT: Final = ord("C")
+RELATION: Final = ord("R")
+TRUNCATE: Final = ord("T")
 IDENTITY_FLAG: Final = 1
 
+_BEGIN = struct.Struct(">cQqI")
+_COMMIT = struct.Struct(">cBQQq")
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+
+class Begin(NamedTuple):
     """`final_lsn` is the LSN of the commit record's start."""
 
     final_lsn: int
@@ -30,8 +36,7 @@ class Begin:
     xid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """`commit_lsn` is the start of the commit record, `end_lsn` the byte after it."""
 
     commit_lsn: int
@@ -131,6 +136,10 @@ def decode(data: bytes) -> Message:
     kind = data[0] if data else None
     if kind in rows.KINDS:
         return _row_message(rows.decode_row(data))
+    if kind == BEGIN:
+        return decode_begin(data)
+    if kind == COMMIT:
+        return decode_commit(data)
     decoder = _DECODERS.get(kind)
     if decoder is None:
         raise ProtocolError(f"pgoutput message kind {kind} is unknown or belongs to streaming, which was not asked for")
@@ -156,15 +165,20 @@ def _row_message(row: rows.RowParts) -> Insert | Update | Delete:
     return Delete(oid, old_kind, old)
 
 
-def _begin(cursor: Cursor) -> Begin:
-    return Begin(cursor.u64(), cursor.i64() + POSTGRES_EPOCH_US, cursor.u32())
+def decode_begin(data: bytes) -> Begin:
+    """A begin message, of which there are as many as changes when transactions are small."""
+    if len(data) != _BEGIN.size:
+        raise ProtocolError(f"a begin message of {len(data)} bytes is malformed")
+    _, final_lsn, commit_ts, xid = _BEGIN.unpack(data)
+    return Begin(final_lsn, commit_ts + POSTGRES_EPOCH_US, xid)
 
 
-def _commit(cursor: Cursor) -> Commit:
-    flags = cursor.u8()
-    if flags:
-        raise ValueError(f"commit flags {flags} are not in use")
-    return Commit(cursor.u64(), cursor.u64(), cursor.i64() + POSTGRES_EPOCH_US)
+def decode_commit(data: bytes) -> Commit:
+    """A commit message."""
+    if len(data) != _COMMIT.size or data[1]:
+        raise ProtocolError(f"a commit message of {len(data)} bytes is malformed or has flags, which are not in use")
+    _, _, commit_lsn, end_lsn, commit_ts = _COMMIT.unpack(data)
+    return Commit(commit_lsn, end_lsn, commit_ts + POSTGRES_EPOCH_US)
 
 
 def _origin(cursor: Cursor) -> Origin:
@@ -208,11 +222,9 @@ def _logical_message(cursor: Cursor) -> LogicalMessage:
 
 
 _DECODERS: Final[dict[int | None, Callable[[Cursor], Message]]] = {
-    ord("B"): _begin,
-    ord("C"): _commit,
     ord("O"): _origin,
-    ord("R"): _relation,
+    RELATION: _relation,
     ord("Y"): _type,
-    ord("T"): _truncate,
+    TRUNCATE: _truncate,
     ord("M"): _logical_message,
 }
