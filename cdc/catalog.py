@@ -7,6 +7,7 @@ two rows may hold it.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,17 +60,30 @@ WHERE c.oid = ANY (%(oids)s::oid[])
 ORDER BY n.nspname, c.relname, a.attnum
 """
 
-_WHAT = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
+
+class Unfit(enum.Enum):
+    """Why something that looks like a table has no changes of its own in the log."""
+
+    FOREIGN = "a foreign table"
+    VIEW = "a view"
+    MATERIALIZED = "a materialized view"
+    UNLOGGED = "an unlogged table"
+    TEMPORARY = "a temporary table"
+    PARTITION = "a partition, captured as part of its root"
+
+
+_UNFIT_KINDS = {"f": Unfit.FOREIGN, "v": Unfit.VIEW, "m": Unfit.MATERIALIZED}
+_UNFIT_PERSISTENCE = {"u": Unfit.UNLOGGED, "t": Unfit.TEMPORARY}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table-like thing that a pattern matched; `why_not` says why it cannot be captured, if so."""
+    """A table, or what looks like one; `unfit` says why it cannot be captured, if so."""
 
     oid: int
     schema: str
     name: str
-    why_not: str | None
+    unfit: Unfit | None
 
     @property
     def text(self) -> str:
@@ -92,24 +106,25 @@ def relation_by_oid(connection: psycopg.Connection[Any], oid: int) -> Relation |
 def match_tables(
     connection: psycopg.Connection[Any], patterns: Sequence[str], exclude: Sequence[str] = ()
 ) -> tuple[list[Table], list[Table]]:
-    """Tables to capture, and those that a wildcard matched but that have no changes in the log."""
+    """Tables to capture, and what a pattern matched besides that has no changes in the log."""
     wanted, unwanted = parse_all(patterns), parse_all(exclude)
-    with translated():
-        tables = [_table(*row) for row in connection.execute(_TABLES)]
+    tables = all_tables(connection)
     kept = [table for table in tables if not _any(unwanted, table)]
     for pattern in wanted:
         _require_match(pattern, kept)
     matched = [table for table in kept if _any(wanted, table)]
-    return [table for table in matched if table.why_not is None], [table for table in matched if table.why_not]
+    return [table for table in matched if table.unfit is None], [table for table in matched if table.unfit]
+
+
+def all_tables(connection: psycopg.Connection[Any]) -> list[Table]:
+    """Everything outside the system's schemas that looks like a table, by name."""
+    with translated():
+        return [_table(*row) for row in connection.execute(_TABLES)]
 
 
 def _table(oid: int, schema: str, name: str, kind: str, persistence: str, is_partition: bool) -> Table:
-    why_not = _WHAT.get(kind)
-    if why_not is None and persistence != "p":
-        why_not = "an unlogged table" if persistence == "u" else "a temporary table"
-    if why_not is None and is_partition:
-        why_not = "a partition: its rows are captured with its root"
-    return Table(oid, schema, name, why_not)
+    unfit = _UNFIT_KINDS.get(kind) or _UNFIT_PERSISTENCE.get(persistence)
+    return Table(oid, schema, name, unfit or (Unfit.PARTITION if is_partition else None))
 
 
 def _any(patterns: Iterable[TablePattern], table: Table) -> bool:
@@ -118,17 +133,17 @@ def _any(patterns: Iterable[TablePattern], table: Table) -> bool:
 
 def _require_match(pattern: TablePattern, tables: list[Table]) -> None:
     matched = [table for table in tables if pattern.matches(table.schema, table.name)]
-    if any(table.why_not is None for table in matched):
+    if any(table.unfit is None for table in matched):
         return
-    if matched and pattern.is_literal:
+    if matched and (unfit := matched[0].unfit):
         raise ConfigError(
-            f"{pattern.text} is {matched[0].why_not}; only ordinary tables can be captured",
-            "take it out of source.tables",
+            f"source.tables: {pattern.text} is no table that can be captured: {matched[0].text} is {unfit.value}",
+            "name ordinary tables, or the roots of partitioned ones",
             code="NOT_A_TABLE",
         )
     raise ConfigError(
         f"source.tables: no table matches {pattern.text}",
-        suggestion(pattern.text, [table.text for table in tables if table.why_not is None], what="tables"),
+        suggestion(pattern.text, [table.text for table in tables if table.unfit is None], what="tables"),
         code="UNKNOWN_TABLE",
     )
 

@@ -73,6 +73,8 @@ _REFUSALS: Final = (
     _Refusal(
         "is not permitted to log in", OperatorError, "LOGIN", "ALTER ROLE {user} LOGIN, or run `afterimage check --fix`"
     ),
+    _Refusal("walsender", OperatorError, "NO_REPLICATION", "ALTER ROLE {user} REPLICATION, or run `check --fix`"),
+    _Refusal("WAL sender", OperatorError, "NO_REPLICATION", "ALTER ROLE {user} REPLICATION, or run `check --fix`"),
     _Refusal("database", OperatorError, "NO_DATABASE", "check source.database and that {user} may CONNECT to it"),
     _Refusal(
         "role", OperatorError, "NO_ROLE", "run `afterimage check --fix` with source.admin set: it makes the roles"
@@ -85,6 +87,7 @@ _PASSING = (
     "the database system is",
     "too many",
     "connection slots",
+    "max_wal_senders",
     "terminat",
     "timeout",
     "timed out",

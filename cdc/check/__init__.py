@@ -1,0 +1,29 @@
+"""Preflight: everything that would make capture or a view fail, found before it does, one line each with its remedy.
+
+In: settings and which sinks the views use. Out: findings. Nothing is changed here; cdc.check.fix does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from cdc.check.broker import look_at_broker
+from cdc.check.finding import Finding, Level
+from cdc.check.fix import fix
+from cdc.check.folders import look_at_folders
+from cdc.check.sinks import look_at_cache, look_at_search
+from cdc.check.source import look_at_source
+from cdc.settings import Settings
+
+__all__ = ["Finding", "Level", "check", "fix"]
+
+
+def check(settings: Settings, views_need: Set[str]) -> list[Finding]:
+    """Look at everything; `views_need` holds "search" and "cache" where a view has that sink."""
+    found, relations = look_at_source(settings)
+    found += look_at_broker(settings, relations)
+    if "search" in views_need:
+        found += look_at_search(settings)
+    if "cache" in views_need:
+        found += look_at_cache(settings)
+    return found + look_at_folders(settings)

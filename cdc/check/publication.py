@@ -13,7 +13,8 @@ from typing import Any, Final
 import psycopg
 
 from cdc.changes import Relation
-from cdc.check.finding import Finding, critical, ok, warning
+from cdc.check.finding import Finding, Level, critical, ok, warning
+from cdc.errors import OperatorError
 from cdc.names import quote_ident
 from cdc.sqlstate import translated
 
@@ -98,6 +99,13 @@ def findings_of(name: str, found: Publication | None, wanted: Sequence[Relation]
         return [critical("PUBLICATION_MISSING", f"the publication {name} does not exist", _FIX)]
     wrong = list(_unfixable(found)) or [*_wrong_options(found), *_wrong_tables(found, wanted)]
     return wrong or [ok("PUBLICATION", f"the publication {name} has {len(found.members)} tables")]
+
+
+def require_publication(connection: psycopg.Connection[Any], name: str, wanted: Sequence[Relation]) -> None:
+    """Raise the first thing that is critically wrong: from 18 on, a missing publication streams nothing, silently."""
+    for finding in findings_of(name, read_publication(connection, name), wanted):
+        if finding.level is Level.CRITICAL:
+            raise OperatorError(finding.message, finding.remedy, code=finding.code)
 
 
 def _unfixable(found: Publication) -> Iterator[Finding]:

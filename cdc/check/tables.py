@@ -117,12 +117,12 @@ def blocking(facts: TableFacts) -> Finding | None:
     return None
 
 
-def findings_of(facts: TableFacts, *, server_version: int, read_role: str) -> Iterator[Finding]:
+def findings_of(facts: TableFacts, *, server_version: int, read_role: str | None) -> Iterator[Finding]:
     """Everything to say about one table."""
     name, table = facts.relation.qualified, facts.sql
     if (found := blocking(facts)) is not None:
         yield found
-    if facts.policy_applies:
+    if facts.policy_applies and read_role is not None:
         yield critical(
             "ROW_SECURITY",
             f"{name}: row-level security applies to {read_role}, so the snapshot would fail",

@@ -1,0 +1,169 @@
+"""Whether Kafka can be reached, lets this pipeline work, and has or would take the topics as they must be.
+
+In: settings and the relations that will be captured. Out: findings. Creates nothing: missing topics are only tried
+(validate_only), and transactions under an id of the check's own, which fences no capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from cdc.changes import Relation
+from cdc.check.finding import Finding, critical, of_error, ok, warning
+from cdc.errors import CdcError, TransientError
+from cdc.kafka_clients import client_config, producer, translate, translated
+from cdc.names import topic_name
+from cdc.settings import Kafka, Settings
+from cdc.topics import TopicPlan, pipeline_topics, table_topic
+
+_TIMEOUT_S: Final = 10.0
+_REFUSALS: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")
+_REQUEST_OVERHEAD: Final = 1 << 20
+
+
+def look_at_broker(settings: Settings, relations: Sequence[Relation]) -> list[Finding]:
+    """Look at the broker, the topics and transactions."""
+    heard: list[KafkaError] = []
+    quiet: dict[str, Any] = {"error_cb": heard.append, "log_level": 0}
+    admin = AdminClient({**client_config(settings.kafka, "check"), **quiet})
+    try:
+        metadata = admin.list_topics(timeout=_TIMEOUT_S)
+    except KafkaException as error:
+        admin.poll(0)
+        return [_unreachable(settings.kafka, error, heard)]
+    existing = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+    plans = [
+        *pipeline_topics(settings.pipeline),
+        *(
+            table_topic(topic_name(settings.pipeline, relation.schema, relation.name), settings.kafka.partitions)
+            for relation in relations
+        ),
+    ]
+    wrong = [
+        *_existing(admin, [plan for plan in plans if plan.name in existing], existing),
+        *_missing(admin, [plan for plan in plans if plan.name not in existing], settings.kafka),
+        *_requests(admin, next(iter(metadata.brokers)), plans),
+        *_transactions(settings),
+    ]
+    there = sum(plan.name in existing for plan in plans)
+    return wrong or [ok("KAFKA", f"Kafka has {len(metadata.brokers)} broker(s), {there} of {len(plans)} topics")]
+
+
+def _unreachable(kafka: Kafka, error: KafkaException, heard: Sequence[KafkaError]) -> Finding:
+    refusal = next((each for each in heard if each.name() in _REFUSALS), None)
+    if refusal is not None:
+        return critical(
+            "KAFKA_UNAUTHORISED",
+            f"Kafka at {kafka.bootstrap} refuses the connection ({refusal.name()})",
+            "check security.protocol, sasl.* and ssl.* in kafka.properties",
+        )
+    return of_error(translate(error.args[0], f"connecting to Kafka at {kafka.bootstrap}"))
+
+
+def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[str, int]) -> Iterator[Finding]:
+    resources = {plan.name: ConfigResource(ConfigResource.Type.TOPIC, plan.name) for plan in plans}
+    futures = admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT_S) if resources else {}
+    for plan in plans:
+        if partitions[plan.name] != plan.partitions:
+            yield critical(
+                "PARTITIONS_CHANGED",
+                f"topic {plan.name} has {partitions[plan.name]} partitions, the configuration says {plan.partitions}",
+                f"set kafka.partitions to {partitions[plan.name]}: a key's partition must not change",
+            )
+        try:
+            entries = futures[resources[plan.name]].result()
+        except KafkaException as error:
+            yield of_error(translate(error.args[0], f"reading the settings of topic {plan.name}"))
+            continue
+        yield from _settings(plan, {name: str(entry.value) for name, entry in entries.items()})
+
+
+def _settings(plan: TopicPlan, actual: dict[str, str]) -> Iterator[Finding]:
+    differing = {name: value for name, value in plan.config.items() if actual.get(name) != value}
+    if not differing:
+        return
+    wanted = ",".join(f"{name}={value}" for name, value in differing.items())
+    remedy = f"kafka-configs.sh --bootstrap-server .. --alter --topic {plan.name} --add-config {wanted}"
+    if "cleanup.policy" in differing:
+        policy = actual.get("cleanup.policy")
+        message = f"topic {plan.name} has cleanup.policy={policy}, so it would not stay what it must be"
+        yield critical("TOPIC_SETTINGS", message, remedy)
+    else:
+        yield warning("TOPIC_SETTINGS", f"topic {plan.name} has other settings: {', '.join(differing)}", remedy)
+
+
+def _missing(admin: AdminClient, plans: Sequence[TopicPlan], kafka: Kafka) -> Iterator[Finding]:
+    if not plans:
+        return
+    wanted = [
+        NewTopic(plan.name, plan.partitions, kafka.replication_factor, config=dict(plan.config)) for plan in plans
+    ]
+    seen: set[str] = set()
+    for future in admin.create_topics(wanted, request_timeout=_TIMEOUT_S, validate_only=True).values():
+        try:
+            future.result()
+        except KafkaException as error:
+            finding = _refused(error.args[0], kafka)
+            if finding.message not in seen:  # the same for all topics, as a rule
+                seen.add(finding.message)
+                yield finding
+
+
+def _refused(error: KafkaError, kafka: Kafka) -> Finding:
+    if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+        return critical(
+            "REPLICATION_FACTOR",
+            f"Kafka has too few brokers for kafka.replication_factor {kafka.replication_factor}",
+            "lower kafka.replication_factor, or add brokers",
+        )
+    if error.code() in (KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLATION):
+        return critical(
+            "TOPIC_REFUSED",
+            f"Kafka would not create the topics: {error.str()}",
+            "change the broker's policy, or create the topics by hand with the settings of docs/FORMATS.md",
+        )
+    return of_error(translate(error, "creating the pipeline's topics"))
+
+
+def _requests(admin: AdminClient, broker: int, plans: Sequence[TopicPlan]) -> Iterator[Finding]:
+    resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+    try:
+        entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
+    except KafkaException:
+        return  # not everybody may read a broker's settings, and nobody needs to
+    largest = max(int(plan.config.get("max.message.bytes", 0)) for plan in plans)
+    accepted = entries.get("socket.request.max.bytes")
+    if accepted is not None and int(accepted.value) < largest + _REQUEST_OVERHEAD:
+        yield warning(
+            "REQUEST_SIZE",
+            f"the broker takes requests of {accepted.value} bytes, the topics records of {largest}",
+            f"set socket.request.max.bytes to {2 * largest} on the brokers, or keep rows smaller than that",
+        )
+
+
+def _transactions(settings: Settings) -> Iterator[Finding]:
+    # An id of its own: the pipeline's would fence a capture that is running.
+    trial = producer(
+        settings.kafka,
+        "check",
+        **{"transactional.id": f"afterimage-{settings.pipeline}-check", "log_level": 0, "error_cb": _ignore},
+    )
+    try:
+        with translated("trying a transaction"):
+            trial.init_transactions(_TIMEOUT_S)
+    except TransientError as error:
+        yield critical(
+            "KAFKA_TRANSACTIONS",
+            f"Kafka cannot begin a transaction: {error.message}",
+            "are transaction.state.log.replication.factor and .min.isr met by the brokers there are?",
+        )
+    except CdcError as error:
+        yield of_error(error)
+
+
+def _ignore(_: KafkaError) -> None:
+    """The outcome is told by the call itself."""
