@@ -37,16 +37,14 @@ _OPS: Final = {rows.INSERT: Op.CREATE, rows.UPDATE: Op.UPDATE, rows.DELETE: Op.D
 
 
 class State(enum.Enum):
-    """Where the stream is."""
+    """Where the stream is, in words, and the message kinds that may come there."""
 
-    OUTSIDE = "outside a transaction"
-    INSIDE = "inside a transaction"
+    OUTSIDE = ("outside a transaction", "BRYM")
+    INSIDE = ("inside a transaction", "CORYMIUDT")
 
-
-_ALLOWED: Final = {
-    State.OUTSIDE: frozenset(map(ord, "BRYM")),
-    State.INSIDE: frozenset(map(ord, "CORYMIUDT")),
-}
+    def __init__(self, words: str, kinds: str) -> None:
+        self.words = words
+        self.kinds = frozenset(kinds.encode())
 
 
 class Transaction:
@@ -149,8 +147,8 @@ class Assembler:
     def feed(self, payload: bytes) -> Transaction | None:
         """Take the next message; the transaction, if this message committed it."""
         kind = payload[0] if payload else None
-        if kind not in _ALLOWED[self._state]:
-            raise ProtocolError(f"pgoutput message kind {kind} cannot come {self._state.value}")
+        if kind not in self._state.kinds:
+            raise ProtocolError(f"pgoutput message kind {kind} cannot come {self._state.words}")
         if kind in rows.KINDS or kind == TRUNCATE:
             self._keep(payload)
         elif kind == BEGIN:

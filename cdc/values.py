@@ -94,7 +94,16 @@ def _encode_timestamptz(text: str) -> str:
     raise ValueError("a timestamptz is not in UTC: the session needs TimeZone=UTC")
 
 
+def _encode_integers(text: str) -> str:
+    """Arrays of integers need no parsing: their elements are never quoted."""
+    if has_bounds(text):
+        return encode_basestring(text)
+    return text.replace("{", "[").replace("}", "]").replace("NULL", "null")
+
+
 def _array_encoder(element_oid: int) -> Encode:
+    if element_oid in PASSED_THROUGH:
+        return _encode_integers
     encode = encoder(element_oid)
     delimiter = _delimiter(element_oid)
 
