@@ -19,6 +19,7 @@ from cdc.settings import Kafka
 
 _log = get(__name__)
 
+TOPIC_MISSING: Final = "TOPIC_MISSING"
 END_OF_PARTITION: Final = KafkaError._PARTITION_EOF
 
 _FENCED: Final = {KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH}
@@ -41,7 +42,7 @@ def client_config(kafka: Kafka, purpose: str) -> dict[str, Any]:
         "client.id": f"afterimage-{purpose}@{socket.gethostname()}",
         "broker.address.family": "v4" if kafka.bootstrap.startswith("127.") else "any",
         "error_cb": _heard,
-        "log_level": 3,
+        "log_level": 0,
         "reconnect.backoff.max.ms": 2_000,
         **kafka.properties,
     }
@@ -115,6 +116,6 @@ def translate(error: Any, doing: str) -> CdcError:
         return OperatorError(
             f"{doing}: a topic of the pipeline is gone ({text})",
             "who deleted it? start over under a new pipeline name, or restore the topic",
-            code="TOPIC_MISSING",
+            code=TOPIC_MISSING,
         )
     return TransientError(f"{doing}: {text}", "is Kafka up and reachable at kafka.bootstrap?", code="KAFKA_UNAVAILABLE")

@@ -10,8 +10,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, TopicPartition
 
-from cdc.errors import TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
+from cdc.errors import OperatorError, TransientError
+from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
 from cdc.names import progress_topic
 from cdc.progress import Progress
 from cdc.settings import Kafka
@@ -50,8 +50,13 @@ class ProgressLog:
         self._consumer.close()
 
     def _start(self) -> None:
-        with translated("reading the progress topic"):
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=_ATTEMPT_S)
+        try:
+            with translated("reading the progress topic"):
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=_ATTEMPT_S)
+        except OperatorError as error:
+            if error.code == TOPIC_MISSING:
+                return  # capture has not made it yet
+            raise
         look = _FIRST_LOOK
         while True:
             begin = max(low, high - look)

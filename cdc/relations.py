@@ -14,6 +14,7 @@ import psycopg
 
 from cdc.catalog import relation_by_oid
 from cdc.changes import UNCHANGED, Change, Column, Relation
+from cdc.completion import complete as from_old_row
 from cdc.errors import OperatorError, TransientError
 from cdc.log import get
 from cdc.names import quote_ident
@@ -50,16 +51,15 @@ class SourceCatalogue:
 
     def complete(self, change: Change) -> Change | None:
         """The change with its unchanged values, from the old row or the table; None when the row has gone since."""
+        change = from_old_row(change)
         assert change.new is not None
-        new = change.new
-        if change.old is not None and not change.old_is_key:
-            new = tuple(old if value is UNCHANGED else value for value, old in zip(new, change.old, strict=True))
-        if UNCHANGED in new:
-            stored = self._read(change.relation, new)
-            if stored is None:
-                _log.warning("row with unchanged values is gone, a delete follows", table=change.relation.qualified)
-                return None
-            new = tuple(now if value is UNCHANGED else value for value, now in zip(new, stored, strict=True))
+        if UNCHANGED not in change.new:
+            return change
+        stored = self._read(change.relation, change.new)
+        if stored is None:
+            _log.warning("row with unchanged values is gone, a delete follows", table=change.relation.qualified)
+            return None
+        new = tuple(now if value is UNCHANGED else value for value, now in zip(change.new, stored, strict=True))
         return replace(change, new=new)
 
     def close(self) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import TopicPartition
+import stamina
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from cdc.errors import OperatorError, TransientError
@@ -109,14 +110,10 @@ class Topics:
         """The end offset of each partition of `topics` (name -> partitions)."""
         client = consumer(self._kafka, "offsets")
         try:
-            with translated("reading end offsets"):
-                return {
-                    topic: tuple(
-                        client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_WAIT_S)[1]
-                        for partition in range(count)
-                    )
-                    for topic, count in topics.items()
-                }
+            return {
+                topic: tuple(_end(client, topic, partition) for partition in range(count))
+                for topic, count in topics.items()
+            }
         finally:
             client.close()
 
@@ -167,3 +164,10 @@ class Topics:
             if time.monotonic() > deadline:
                 raise TransientError(f"{what} takes longer than {_WAIT_S:.0f} s", "is the broker overloaded?")
             time.sleep(0.05)
+
+
+@stamina.retry(on=TransientError, timeout=_WAIT_S)
+def _end(client: Consumer, topic: str, partition: int) -> int:
+    """A topic that was just made has no leader for a moment."""
+    with translated("reading end offsets"):
+        return client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_WAIT_S)[1]

@@ -1,0 +1,125 @@
+"""Capture against real Postgres and Kafka: snapshot, stream, restart."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cdc.errors import OperatorError
+from cdc.progress import Progress
+from cdc.settings import Kafka, Settings
+from tests.support.capturing import folded, insert_lsn, read_topic, running_capture, table_messages
+
+
+@pytest.fixture
+def settings(source: Settings, kafka: Any) -> Settings:
+    return source.model_copy(update={"kafka": Kafka(bootstrap=kafka.address, partitions=2)})
+
+
+def orders(connection: Any) -> dict[str, str]:
+    rows = connection.execute("SELECT id, customer, amount::text FROM public.orders").fetchall()
+    return {json.dumps({"id": row[0]}, separators=(",", ":")): (row[1], row[2]) for row in rows}
+
+
+def captured_orders(settings: Settings) -> dict[str, str]:
+    state = folded(table_messages(settings, "public", "orders"))
+    return {key: (after["customer"], after["amount"]) for key, after in state.items()}
+
+
+def test_a_row_goes_from_snapshot_and_stream_into_its_topic(settings: Settings, admin: Any) -> None:
+    admin.execute("INSERT INTO public.orders SELECT g, 'before ' || g, g * 1.5 FROM generate_series(1, 500) g")
+    with running_capture(settings) as capture:
+        capture.wait_for(0)
+        admin.execute("UPDATE public.orders SET customer = 'changed' WHERE id % 3 = 0")
+        admin.execute("DELETE FROM public.orders WHERE id % 5 = 0")
+        admin.execute("UPDATE public.orders SET id = id + 1000 WHERE id % 7 = 0")
+        with admin.transaction():
+            admin.execute("INSERT INTO public.orders VALUES (5000, 'kept', 1)")
+            admin.execute("SAVEPOINT s")
+            admin.execute("INSERT INTO public.orders VALUES (5001, 'undone', 1)")
+            admin.execute("ROLLBACK TO s")
+            admin.execute("INSERT INTO public.orders VALUES (5002, 'kept', 2)")
+        capture.wait_for(insert_lsn(admin))
+        assert captured_orders(settings) == orders(admin)
+
+
+def test_truncate_voids_what_came_before(settings: Settings, admin: Any) -> None:
+    admin.execute("INSERT INTO public.orders SELECT g, 'x', 1 FROM generate_series(1, 20) g")
+    with running_capture(settings) as capture:
+        capture.wait_for(0)
+        with admin.transaction():
+            admin.execute("TRUNCATE public.orders")
+            admin.execute("INSERT INTO public.orders VALUES (7, 'after', 3)")
+        capture.wait_for(insert_lsn(admin))
+        assert captured_orders(settings) == orders(admin) == {'{"id":7}': ("after", "3.00")}
+
+
+def test_a_restart_goes_on_where_it_was_and_writes_nothing_twice(settings: Settings, admin: Any) -> None:
+    admin.execute("INSERT INTO public.orders SELECT g, 'x', 1 FROM generate_series(1, 20) g")
+    for round_number in range(3):
+        with running_capture(settings) as capture:
+            capture.wait_for(insert_lsn(admin))
+            admin.execute("UPDATE public.orders SET amount = %s", [round_number])
+            capture.wait_for(insert_lsn(admin))
+        admin.execute("UPDATE public.orders SET amount = amount + 10")
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+    positions: list[tuple[int, int]] = []
+    messages = table_messages(settings, "public", "orders")
+    folded(messages, lambda event: positions.append((event["source"]["commit_lsn"], event["source"]["ordinal"])))
+    streamed = [position for position in positions if position[1]]
+    assert len(streamed) == len(set(streamed)) == 6 * 20
+    assert captured_orders(settings) == orders(admin)
+
+
+def test_progress_records_form_a_chain(settings: Settings, admin: Any) -> None:
+    with running_capture(settings) as capture:
+        capture.wait_for(0)
+        for number in range(5):
+            admin.execute("INSERT INTO public.orders VALUES (%s, 'x', 1)", [number])
+            capture.wait_for(insert_lsn(admin))
+    chain = [
+        Progress.from_bytes(message.value()) for message in read_topic(settings, f"{settings.pipeline}._progress", 1)
+    ]
+    assert all(after.follows(before) for before, after in pairwise(chain))
+    assert sum(record.records for record in chain) == 5
+
+
+def test_a_second_reader_is_refused(settings: Settings, admin: Any) -> None:
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        with pytest.raises(OperatorError) as caught, running_capture(settings) as second:
+            raise second.ended()
+        assert caught.value.code == "SLOT_IN_USE"
+        assert caught.value.hint is not None
+
+
+def test_unchanged_toast_values_are_read_from_the_source(settings: Settings, admin: Any) -> None:
+    admin.execute("ALTER TABLE public.documents REPLICA IDENTITY DEFAULT")
+    admin.execute(
+        "INSERT INTO public.documents (body, tags) SELECT string_agg(md5(g::text), ''), '{a}' "
+        "FROM generate_series(1, 2000) g"
+    )
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        admin.execute("UPDATE public.documents SET tags = '{b,NULL}'")
+        capture.wait_for(insert_lsn(admin))
+    (after,) = folded(table_messages(settings, "public", "documents")).values()
+    assert after["tags"] == ["b", None]
+    assert after["body"] == admin.execute("SELECT body FROM public.documents").fetchone()[0]
+
+
+def test_an_idle_source_does_not_hold_its_log(settings: Settings, admin: Any) -> None:
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        admin.execute("CREATE TABLE public.other AS SELECT g FROM generate_series(1, 10000) g")
+        lsn = insert_lsn(admin)
+        capture.wait_for(lsn)
+        confirmed = admin.execute(
+            "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s",
+            [f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}", settings.slot],
+        ).fetchone()
+        assert confirmed == (True,)
