@@ -49,6 +49,7 @@ class ControlClient:
     def close(self) -> None:
         """Stop listening."""
         self._consumer.close()
+        self._publisher.close()
 
     def send(self, request: Request) -> None:
         """Put a request on the topic, as it is."""

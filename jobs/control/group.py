@@ -27,22 +27,22 @@ def this_process() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-def apply_owner(settings: Settings) -> str | None:
+def apply_owner(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> str | None:
     """The apply process that runs now, as `host:pid`; None when none does."""
     group, topic = apply_group(settings.pipeline), control_topic(settings.pipeline)
-    for member in _members(settings, group):
+    for member in _members(settings, group, timeout_s):
         owned = member.assignment.topic_partitions if member.assignment else []
         if any((partition.topic, partition.partition) == (topic, 0) for partition in owned):
             return str(member.client_id)
     return None
 
 
-def _members(settings: Settings, group: str) -> list[MemberDescription]:
+def _members(settings: Settings, group: str, timeout_s: float) -> list[MemberDescription]:
     with translated("asking who runs apply"):
         client = admin(settings.kafka)
-        described = client.describe_consumer_groups([group], request_timeout=TIMEOUT_S)[group]
+        described = client.describe_consumer_groups([group], request_timeout=timeout_s)[group]
         try:
-            return list(described.result(TIMEOUT_S).members)
+            return list(described.result(timeout_s + 5).members)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return []

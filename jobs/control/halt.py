@@ -45,7 +45,7 @@ class InForce:
         self._finished: set[str] = set()
 
     def see(self, record: ControlRecord, *, live: bool) -> Request | None:
-        """Take in a record; the request if it is news (a renewal is not).
+        """Take in a record; the request if it asks for something new (a renewal or a release does not).
 
         A live record's ttl counts from now, so that two hosts' clocks need not agree; an older one's from when it
         was sent.
@@ -63,7 +63,7 @@ class InForce:
     def _request(self, request: Request, live: bool) -> Request | None:
         if request.kind is Kind.RELEASE:
             self.drop(request.id)
-            return request
+            return None
         age_s = 0.0 if live else max(0.0, self._wall_s() - request.sent_ts_ms / 1000)
         if request.id in self._finished or age_s >= request.ttl_s:
             return None

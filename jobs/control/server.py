@@ -67,6 +67,7 @@ class ControlServer:
         self._owns = False
         self._lost = True
         self._consumer.close()
+        self._publisher.close()
 
     def acquire(self, timeout_s: float, on_wait: Callable[[str | None, float], None] | None = None) -> None:
         """Become the apply process, and hear what is still asked; `on_wait(owner, waited_s)` is called every second."""
@@ -91,8 +92,9 @@ class ControlServer:
             if message is None:
                 break
             self._hear(message := self._consumer.poll(0))
+        in_force = {request.id for request in self.requests()}
         news, self._news = self._news, []
-        return news
+        return [request for request in news if request.id in in_force]
 
     def requests(self) -> tuple[Request, ...]:
         """Every request in force: neither expired, withdrawn, released nor finished."""

@@ -37,6 +37,10 @@ class Publisher:
             **{"acks": "all", "linger.ms": 0, "delivery.timeout.ms": int(TIMEOUT_S * 1000)},
         )
 
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._producer.close()
+
     def publish(self, record: ControlRecord) -> None:
         """Return once the broker has it."""
         failures: list[KafkaError] = []
