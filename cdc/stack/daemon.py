@@ -16,13 +16,14 @@ from threading import Event
 from cdc import log
 from cdc.errors import OperatorError
 from cdc.stack import ports as port_choice
-from cdc.stack.process import Process, log_end, spawn, stop
+from cdc.stack.process import Process, listens, log_end, spawn, stop
 from cdc.stack.server import Endpoint, Ports, Server
 
 START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 20.0
 POLL_S = 0.05
 PORT_ATTEMPTS = 3
+LOG_BYTES_MAX = 10_000_000
 
 _log = log.get(__name__)
 
@@ -55,11 +56,13 @@ def running(server: Server) -> Endpoint | None:
 
 def start(server: Server, cancelled: Event | None = None) -> Endpoint:
     """Start it unless it runs already, and return once it answers."""
-    server.folder.mkdir(parents=True, exist_ok=True)
     cancelled = cancelled or Event()
     if (endpoint := running(server)) is not None:
         _wait_until_ready(server, endpoint, cancelled)
         return endpoint
+    if _read_process(server) is not None:
+        _log.warning("had crashed, starting again", server=server.name, log=str(log_path(server)))
+        halt(server)
     for attempt in range(1, PORT_ATTEMPTS + 1):
         ports = port_choice.choose({**server.preferred, **(_read_ports(server) or {})})
         endpoint = _spawn(server, ports)
@@ -98,7 +101,7 @@ def health(server: Server) -> Health:
         return Health(server.name, "stopped")
     if not process.alive:
         return Health(server.name, "crashed", log_end(log_path(server)))
-    why = server.why_not_ready(ports)
+    why = _why_not_ready(server, process, ports)
     return Health(server.name, "ready") if why is None else Health(server.name, "starting", why)
 
 
@@ -116,16 +119,27 @@ class _Exited(Exception):  # noqa: N818
 
 
 def _spawn(server: Server, ports: Ports) -> Endpoint:
-    command = server.prepare(ports)
-    _write(_ports_path(server), json.dumps(dict(ports)))
-    process = spawn(command, log_path(server))
+    log_file = log_path(server)
+    try:
+        server.folder.mkdir(parents=True, exist_ok=True)
+        command = server.prepare(ports)
+        _write(_ports_path(server), json.dumps(dict(ports)))
+        if log_file.exists() and log_file.stat().st_size > LOG_BYTES_MAX:
+            log_file.replace(log_file.with_suffix(".log.old"))
+        process = spawn(command, log_file)
+    except OSError as error:
+        raise OperatorError(
+            f"{server.name} cannot be started: {error.strerror}: {error.filename}",
+            "is the disk full, or was the data folder made by another user?",
+            code="SERVER_FILES",
+        ) from error
     _write(_pid_path(server), process.model_dump_json())
     return _endpoint(server, process, ports)
 
 
 def _wait_until_ready(server: Server, endpoint: Endpoint, cancelled: Event) -> None:
     deadline = time.monotonic() + START_DEADLINE_S
-    while (why := server.why_not_ready(endpoint.ports)) is not None:
+    while (why := _why_not_ready(server, endpoint.process, endpoint.ports)) is not None:
         if not endpoint.process.alive:
             raise _Exited
         if time.monotonic() > deadline:
@@ -137,9 +151,12 @@ def _wait_until_ready(server: Server, endpoint: Endpoint, cancelled: Event) -> N
             )
         if cancelled.wait(POLL_S):
             raise Cancelled
-    if not endpoint.process.alive:
-        # Another server answers on that port.
-        raise _Exited
+
+
+def _why_not_ready(server: Server, process: Process, ports: Ports) -> str | None:
+    # Somebody else's server may answer where ours was to be.
+    missing = [name for name, port in ports.items() if not listens(process, port)]
+    return f"not listening yet ({', '.join(missing)})" if missing else server.why_not_ready(ports)
 
 
 def _endpoint(server: Server, process: Process, ports: Ports) -> Endpoint:
@@ -165,14 +182,14 @@ def _ports_path(server: Server) -> Path:
 def _read_process(server: Server) -> Process | None:
     try:
         return Process.model_validate_json(_pid_path(server).read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
 def _read_ports(server: Server) -> dict[str, int] | None:
     try:
         return dict(json.loads(_ports_path(server).read_bytes()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 

@@ -36,6 +36,8 @@ ATTEMPTS = 4
 Downloader = Callable[[Artifact, Path, Callable[[int], None]], Path]
 
 _log = log.get(__name__)
+_whole: set[tuple[Path, int, str]] = set()
+"""Files that this program has read through already."""
 
 
 def fetch(
@@ -78,9 +80,14 @@ def _missing(wanted: list[Artifact], root: Path) -> list[Artifact]:
 
 def _is_whole(path: Path, artifact: Artifact) -> bool:
     try:
-        return path.stat().st_size == artifact.size and sha256_of(path) == artifact.sha256
+        status = path.stat()
     except FileNotFoundError:
         return False
+    seen = (path, status.st_mtime_ns, artifact.sha256)
+    if status.st_size == artifact.size and (seen in _whole or sha256_of(path) == artifact.sha256):
+        _whole.add(seen)
+        return True
+    return False
 
 
 def _fetch_missing(

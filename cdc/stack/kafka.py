@@ -18,12 +18,11 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from rich.console import Console
 
 from cdc.errors import OperatorError
 from cdc.stack.fetch import fetch
 from cdc.stack.java import java_home
-from cdc.stack.locks import load
+from cdc.stack.locks import Artifact, load
 from cdc.stack.ports import HOST
 from cdc.stack.process import Command
 from cdc.stack.server import Ports
@@ -91,16 +90,18 @@ class Kafka:
         *,
         port: int = PREFERRED_PORT,
         settings: Mapping[str, str] | None = None,
-        console: Console | None = None,
     ) -> None:
         self.folder = folder
         self.preferred: Ports = {"kafka": port, "controller": port + 1 if port else 0}
         self._settings = {**SETTINGS, **(settings or {})}
-        self._console = console
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Its jars."""
+        return load("kafka").artifacts
 
     def prepare(self, ports: Ports) -> Command:
         """Fetch the jars, write the settings, format the log folder once."""
-        jars = fetch(load("kafka").artifacts, what="Kafka", console=self._console)
+        jars = fetch(load("kafka").artifacts, what="Kafka")
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = self._configure(ports)
         java = [str(java_home() / "bin" / "java"), "-cp", os.pathsep.join(map(str, jars))]

@@ -10,12 +10,10 @@ import json
 import shutil
 from pathlib import Path
 
-from rich.console import Console
-
 from cdc.stack.account import give, own_folder, unprivileged
 from cdc.stack.fetch import fetch
 from cdc.stack.java import java_home
-from cdc.stack.locks import Lock, load
+from cdc.stack.locks import Artifact, Lock, load
 from cdc.stack.opensearch_modules import describe_modules
 from cdc.stack.ports import HOST
 from cdc.stack.process import Command
@@ -61,11 +59,14 @@ class OpenSearch:
     user: str | None = None
     password_file: Path | None = None
 
-    def __init__(self, folder: Path, *, port: int = PREFERRED_PORT, console: Console | None = None) -> None:
+    def __init__(self, folder: Path, *, port: int = PREFERRED_PORT) -> None:
         self.folder = folder
         self.preferred: Ports = {"opensearch": port, "transport": port + 1 if port else 0}
-        self._console = console
         self._account = unprivileged()
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Its jars."""
+        return load("opensearch").artifacts
 
     def prepare(self, ports: Ports) -> Command:
         """Fetch the jars, lay out the home, write the settings."""
@@ -96,7 +97,7 @@ class OpenSearch:
 
     def _home(self) -> Path:
         lock = load("opensearch")
-        jars = fetch(lock.artifacts, what="OpenSearch", console=self._console)
+        jars = fetch(lock.artifacts, what="OpenSearch")
         return unpacked(f"opensearch-{lock.digest}", self._account, lambda target: _lay_out(lock, jars, target))
 
     def _configure(self, root: Path, ports: Ports) -> None:

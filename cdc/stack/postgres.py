@@ -15,7 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import psycopg
-from rich.console import Console
 
 from cdc.errors import ConfigError, OperatorError
 from cdc.stack.account import give, own_folder, unprivileged
@@ -64,7 +63,6 @@ class Postgres:
         major: int = DEFAULT_MAJOR,
         port: int = PREFERRED_PORT,
         settings: Mapping[str, str] | None = None,
-        console: Console | None = None,
     ) -> None:
         self.folder = folder
         self.major = major
@@ -72,16 +70,11 @@ class Postgres:
         self.user: str | None = SUPERUSER
         self.password_file: Path | None = folder / "password"
         self._settings = {**SETTINGS, **(settings or {})}
-        self._console = console
         self._account = unprivileged()
 
-    def artifact(self) -> Artifact:
+    def artifacts(self) -> tuple[Artifact, ...]:
         """The binaries for this machine."""
-        known = {a.major: a for a in load("postgres").artifacts if a.platform == this_platform()}
-        if self.major not in known:
-            versions = ", ".join(str(major) for major in sorted(m for m in known if m))
-            raise ConfigError(f"no Postgres {self.major} for {this_platform()}", f"choose one of {versions}")
-        return known[self.major]
+        return (self._artifact(),)
 
     def prepare(self, ports: Ports) -> Command:
         """Unpack the binaries, make the cluster, write the settings."""
@@ -89,6 +82,12 @@ class Postgres:
         cluster = own_folder(self.folder / "data", self._account)
         if not (cluster / "PG_VERSION").exists():
             self._initialise(binaries, cluster)
+        elif (made_by := (cluster / "PG_VERSION").read_text().strip()) != str(self.major):
+            raise OperatorError(
+                f"the data in {cluster} is Postgres {made_by}'s, asked for is {self.major}",
+                f"ask for {made_by}, or choose another data folder",
+                code="SERVER_VERSION",
+            )
         self._configure(cluster, ports["postgres"])
         argv = [str(binaries / "bin" / "postgres"), "-D", str(cluster)]
         # SIGINT: disconnect the clients; SIGTERM would wait for them. SIGQUIT: at once, recovering at the next start.
@@ -111,10 +110,17 @@ class Postgres:
             host=HOST, port=ports["postgres"], user=SUPERUSER, password=secret, dbname=dbname
         )
 
+    def _artifact(self) -> Artifact:
+        known = {a.major: a for a in load("postgres").artifacts if a.platform == this_platform()}
+        if self.major not in known:
+            versions = ", ".join(str(major) for major in sorted(m for m in known if m))
+            raise ConfigError(f"no Postgres {self.major} for {this_platform()}", f"choose one of {versions}")
+        return known[self.major]
+
     def _binaries(self) -> Path:
-        artifact = self.artifact()
+        artifact = self._artifact()
         name = f"postgres-{artifact.version}-{artifact.platform}-{artifact.sha256[:12]}"
-        [jar] = fetch([artifact], what=f"Postgres {self.major}", console=self._console)
+        [jar] = fetch([artifact], what=f"Postgres {self.major}")
         return unpacked(name, self._account, lambda target: tar_in_jar(jar, target))
 
     def _initialise(self, binaries: Path, cluster: Path) -> None:

