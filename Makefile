@@ -1,0 +1,76 @@
+# Every command of Afterimage; `make` alone lists them. Needs Python 3.11 or newer and nothing else.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+A := $(BIN)/afterimage
+READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test up down status capture apply rebuild query prove bench check format lint types imports clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## install what is missing into .venv
+
+$(READY): config/requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Afterimage needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing Python packages (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@rm -f $(VENV)/.ready-* && touch $@
+
+demo: $(READY) ## a sample shop captured under load, killed, rebuilt and proved; then everything is stopped
+	@$(A) demo
+
+up: $(READY) ## start the embedded stack and the pipeline, and leave them running
+	@$(A) up
+
+down: $(READY) ## stop them
+	@$(A) down
+
+status: $(READY) ## where everything stands
+	@$(A) status
+
+capture: $(READY) ## run the reader in the foreground
+	@$(A) capture
+
+apply: $(READY) ## run the PySpark jobs in the foreground
+	@$(A) apply
+
+rebuild: $(READY) ## VIEW=name: rebuild a view from offset zero, then swap
+	@$(A) rebuild "$(VIEW)"
+
+query: $(READY) ## SQL='...': query the derived tables, all at one LSN
+	@$(A) query "$$SQL"
+export SQL
+
+prove: $(READY) ## compare every view in every sink with Postgres
+	@$(A) prove
+
+test: $(READY) ## every test, against real servers
+	@$(BIN)/pytest
+
+bench: $(READY) ## side by side with other tools, into bench/results
+	@$(BIN)/python -m bench
+
+check: format lint types imports test ## what CI runs
+
+format: $(READY)
+	@$(BIN)/ruff format --check .
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+
+types: $(READY)
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests
+
+imports: $(READY)
+	@$(BIN)/lint-imports
+
+clean: ## remove the virtual environment and caches (not data/)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
