@@ -6,7 +6,8 @@ never moves back within a generation, and rows of other types are never mixed in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +58,11 @@ def column_types(frame: Any, columns: Sequence[str]) -> dict[str, str]:
     kept = {name: types[name] for name in columns}
     check_types(kept)
     return kept
+
+
+def new_generation(known: Iterable[int]) -> int:
+    """A number above the known ones, by the clock: what a store's former life left is never of it."""
+    return max([time.time_ns() // 1_000_000, *(each + 1 for each in known)])
 
 
 def lost(store: str, view: str) -> TransientError:

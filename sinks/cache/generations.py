@@ -7,7 +7,6 @@ position change in one script, and only if nobody emptied, switched or moved the
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -18,7 +17,7 @@ import redis
 
 from sinks.cache.pattern import KeyPattern
 from sinks.protocol import Position
-from sinks.standing import Standing, lost, parse_standing
+from sinks.standing import Standing, lost, new_generation, parse_standing
 from sinks.values import json_text
 
 RETIRED_TTL_S: Final = 60
@@ -65,9 +64,8 @@ class Generations:
         return moved
 
     def begin(self, client: redis.Redis) -> int:
-        """A new generation to load, numbered by the clock: what a store's former life left is never of it."""
-        known = [int(each) for each in client.hkeys(self.pattern.generations_key)]
-        generation = max([time.time_ns() // 1_000_000, *(each + 1 for each in known)])
+        """A new generation to load."""
+        generation = new_generation(int(each) for each in client.hkeys(self.pattern.generations_key))
         client.hset(self.pattern.generations_key, str(generation), "loading")
         return generation
 

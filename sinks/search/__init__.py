@@ -1,0 +1,5 @@
+"""Views in OpenSearch."""
+
+from sinks.search.sink import SearchSink
+
+__all__ = ["SearchSink"]

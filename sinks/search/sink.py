@@ -1,0 +1,152 @@
+"""A view in OpenSearch, one document a row, behind an alias.
+
+In: DataFrames of changes or of all rows. Out: documents, then a refresh, then the position. Keeps true: versions are
+commit LSNs, so repeats and late batches change nothing; what a position says can be searched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cdc import log
+from cdc.errors import ConfigError
+from cdc.settings import Search
+from jobs.spec import SinkOptions, ViewSpec
+from sinks.entries import RowShape
+from sinks.executor import write_partitions
+from sinks.options import check_known, declaration, refuse_columns
+from sinks.protocol import Position, Written
+from sinks.search.bulk import BulkWriter
+from sinks.search.generations import Generations, Stored
+from sinks.search.mapping import METADATA_FIELDS, index_body, parse_overrides
+from sinks.search.server import SearchConnection, SearchServer
+from sinks.standing import Standing, column_types, lost
+from sinks.values import native
+
+RETIRED_S: Final = 30.0
+"""How long a former index stays for searches that began before the switch."""
+SCROLL_ROWS: Final = 500
+SCROLL_KEPT: Final = "5m"
+
+_log = log.get(__name__)
+
+
+class SearchSink:
+    """See sinks.protocol.Sink."""
+
+    name = "search"
+
+    def __init__(
+        self, settings: Search, pipeline: str, spec: ViewSpec, option: SinkOptions, *, retired_s: float = RETIRED_S
+    ) -> None:
+        check_known(option, ("mapping",), spec)
+        refuse_columns(spec, self.name, METADATA_FIELDS)
+        self._spec = spec
+        self._overrides = parse_overrides(option.options.get("mapping"), spec)
+        self._gc_deletes = settings.gc_deletes
+        self._server = SearchServer(settings.url.rstrip("/"), settings.user, _password(settings))
+        self._generations = _generations(pipeline, spec, option)
+        self._shape = RowShape(spec.key, spec.columns, as_json=True)
+        self._retired: dict[str, float] = {}
+        self._retired_s = retired_s
+
+    def position(self) -> Position | None:
+        """From the store alone: the index behind the alias, and the position that counts for it."""
+        with self._server.connection() as connection:
+            stored = self._generations.stored(connection)
+            if stored is not None:
+                self._retire(connection, stored)
+        return stored.standing.position if stored else None
+
+    def write(self, changes: Any, position: Position) -> Written:
+        """Bulk by executors, one refresh, then the position."""
+        with self._server.connection() as connection:
+            stored = self._require(connection)
+        stored.standing.require_types(column_types(changes, self._spec.columns))
+        written = write_partitions(changes, self._shape, self._writer(stored.standing.generation))
+        with self._server.connection() as connection:
+            self._generations.show(connection, stored)
+            self._generations.move(connection, stored, position)
+            self._drop_retired(connection)
+        return written
+
+    def advance(self, position: Position) -> None:
+        """Move the position alone."""
+        with self._server.connection() as connection:
+            self._generations.move(connection, self._require(connection), position)
+            self._drop_retired(connection)
+
+    def replace(self, rows: Any, position: Position) -> Written:
+        """Load an index beside the live one, then switch the alias."""
+        types = column_types(rows, self._spec.columns)
+        with self._server.connection() as connection:
+            self._generations.drop(connection, self._generations.leftovers(connection))
+            body = index_body(types, self._overrides, self._gc_deletes)
+            generation = self._generations.begin(connection, body)
+        written = write_partitions(rows, self._shape, self._writer(generation))
+        standing = Standing(self._spec.name, generation, self._generations.declaration, types, position)
+        with self._server.connection() as connection:
+            self._generations.switch(connection, standing)
+            self._retire(connection, self._require(connection))
+        _log.info("search view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
+        return written
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """All documents of the live index, as one snapshot."""
+        with self._server.connection() as connection:
+            stored = self._require(connection)
+            # What somebody else wrote past the sink shall be seen as well.
+            self._generations.refresh(connection, stored.index)
+            convert = [(name, native(stored.standing.types[name])) for name in self._spec.columns]
+            for source in _scroll(connection, stored.index):
+                yield tuple(to_native(source.get(name)) for name, to_native in convert)
+
+    def _writer(self, generation: int) -> BulkWriter:
+        alias = self._generations.write_alias(generation)
+        return BulkWriter(self._server, self._spec.name, alias, self._spec.columns)
+
+    def _require(self, connection: SearchConnection) -> Stored:
+        stored = self._generations.stored(connection)
+        if stored is None:
+            raise lost("OpenSearch", self._spec.name)
+        return stored
+
+    def _retire(self, connection: SearchConnection, stored: Stored) -> None:
+        now = time.monotonic()
+        former = self._generations.former(connection, stored)
+        self._retired = {name: self._retired.get(name, now) for name in former}
+
+    def _drop_retired(self, connection: SearchConnection) -> None:
+        due = [name for name, since in self._retired.items() if time.monotonic() - since >= self._retired_s]
+        if due:
+            self._generations.drop(connection, due)
+            self._retired = {name: since for name, since in self._retired.items() if name not in due}
+
+
+def _scroll(connection: SearchConnection, index: str) -> Iterator[dict[str, Any]]:
+    query = {"size": SCROLL_ROWS, "sort": ["_doc"], "query": {"match_all": {}}}
+    page = connection.ask("POST", f"/{index}/_search?scroll={SCROLL_KEPT}", query).body
+    try:
+        while hits := page["hits"]["hits"]:
+            yield from (hit["_source"] for hit in hits)
+            page = connection.ask(
+                "POST", "/_search/scroll", {"scroll": SCROLL_KEPT, "scroll_id": page["_scroll_id"]}
+            ).body
+    finally:
+        connection.ask("DELETE", "/_search/scroll", {"scroll_id": page["_scroll_id"]}, accept=(404,))
+
+
+def _generations(pipeline: str, spec: ViewSpec, option: SinkOptions) -> Generations:
+    made = Generations(pipeline, spec.name, declaration(option, spec))
+    if made.alias == made.positions:
+        message = f"a view called {spec.name} cannot have the search sink: {made.positions} holds the positions"
+        raise ConfigError(message, "rename the view")
+    return made
+
+
+def _password(settings: Search) -> str | None:
+    if settings.password_file is not None:
+        return settings.password_file.expanduser().read_text().strip()
+    return settings.password.get_secret_value() if settings.password else None
