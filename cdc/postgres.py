@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
 from cdc.errors import CdcError, ConfigError, OperatorError, TransientError
+from cdc.names import quote_ident
 from cdc.settings import Role, Source
 
 SESSION: Final = {
@@ -154,7 +155,7 @@ def refused(source: Source, role: Role, message: str) -> CdcError:
     name = where(source, role)
     for refusal in _REFUSALS:
         if refusal.fragment in reason:
-            hint = refusal.hint.format(where=name, database=source.database, user=role.user)
+            hint = refusal.hint.format(where=name, database=quote_ident(source.database), user=quote_ident(role.user))
             return refusal.kind(text, hint, code=refusal.code)
     return OperatorError(text, f"check {name} and the Postgres server's log", code="LOGIN")
 

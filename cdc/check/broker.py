@@ -20,7 +20,7 @@ from cdc.names import topic_name
 from cdc.settings import Kafka, Settings
 from cdc.topics import TopicPlan, pipeline_topics, table_topic
 
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 6.0
 _REFUSALS: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")
 _REQUEST_OVERHEAD: Final = 1 << 20
 

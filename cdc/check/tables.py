@@ -25,7 +25,7 @@ SELECT c.oid::int8,
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attgenerated <> '' AND NOT a.attisdropped
              ORDER BY a.attnum),
-       stored.identities, stored.index_lacks_key, stored.toasted
+       stored.identities, stored.index_lacks_key, stored.toasted, stored.names
 FROM pg_catalog.pg_class c
 LEFT JOIN pg_catalog.pg_index k ON k.indrelid = c.oid AND k.indisprimary
 CROSS JOIN LATERAL (
@@ -38,16 +38,20 @@ CROSS JOIN LATERAL (
            ARRAY(SELECT DISTINCT a.attname::text FROM pg_catalog.pg_attribute a
                  JOIN pg_catalog.pg_class t ON t.oid = a.attrelid
                  WHERE a.attrelid = ANY (array_agg(leaf.oid)) AND a.attnum > 0 AND NOT a.attisdropped
-                   AND a.attstorage IN ('x', 'e') AND t.reltoastrelid <> 0 AND t.relreplident <> 'f'
+                   AND a.attstorage IN ('x', 'e') AND a.attgenerated = ''
+                   AND t.reltoastrelid <> 0 AND t.relreplident <> 'f'
                    AND NOT EXISTS (SELECT FROM pg_catalog.pg_index p WHERE p.indrelid = t.oid AND p.indisprimary
                                    AND a.attnum = ANY (p.indkey))
-                 ORDER BY 1) AS toasted
+                 ORDER BY 1) AS toasted,
+           ARRAY(SELECT pg_catalog.format('%%I.%%I', n.nspname, t.relname)
+                 FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+                 WHERE t.oid = ANY (array_agg(leaf.oid)) ORDER BY 1) AS names
     FROM pg_catalog.pg_class leaf
     WHERE leaf.oid = c.oid AND c.relkind = 'r'
        OR leaf.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid) WHERE isleaf AND c.relkind = 'p')
 ) stored
 WHERE c.oid = ANY (%s::oid[])
-GROUP BY c.oid, c.relkind, stored.identities, stored.index_lacks_key, stored.toasted
+GROUP BY c.oid, c.relkind, stored.identities, stored.index_lacks_key, stored.toasted, stored.names
 """
 _NAMED_MAX: Final = 3
 
@@ -65,6 +69,8 @@ class TableFacts:
     """The letters of pg_class.relreplident that occur in it or its leaves."""
     index_lacks_key: bool
     toasted: tuple[str, ...]
+    stored: tuple[str, ...]
+    """The tables that hold the rows, as SQL writes them: the table itself, or the leaves of a partitioned one."""
 
     @property
     def sql(self) -> str:
@@ -81,9 +87,17 @@ def table_facts(connection: psycopg.Connection[Any], relations: Sequence[Relatio
 
 
 def _table_facts(relation: Relation, *row: Any) -> TableFacts:
-    deferrable, policy, children, generated, identities, index_lacks_key, toasted = row
+    deferrable, policy, children, generated, identities, index_lacks_key, toasted, stored = row
     return TableFacts(
-        relation, deferrable, policy, children, tuple(generated), identities, index_lacks_key, tuple(toasted)
+        relation,
+        deferrable,
+        policy,
+        children,
+        tuple(generated),
+        identities,
+        index_lacks_key,
+        tuple(toasted),
+        tuple(stored),
     )
 
 
@@ -106,20 +120,20 @@ def blocking(facts: TableFacts) -> Finding | None:
         return critical(
             "IDENTITY_NOTHING",
             f"{name}: REPLICA IDENTITY NOTHING keeps the keys of updated and deleted rows out of the log",
-            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT (for a partitioned table: each partition)",
+            _altered(facts, "REPLICA IDENTITY DEFAULT"),
         )
     if facts.index_lacks_key:
         return critical(
             "IDENTITY_INDEX",
             f"{name}: its REPLICA IDENTITY index leaves out primary key columns, so deletes cannot be told",
-            f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT (for a partitioned table: each partition)",
+            _altered(facts, "REPLICA IDENTITY DEFAULT"),
         )
     return None
 
 
 def findings_of(facts: TableFacts, *, server_version: int, read_role: str | None) -> Iterator[Finding]:
     """Everything to say about one table."""
-    name, table = facts.relation.qualified, facts.sql
+    name = facts.relation.qualified
     if (found := blocking(facts)) is not None:
         yield found
     if facts.policy_applies and read_role is not None:
@@ -132,8 +146,8 @@ def findings_of(facts: TableFacts, *, server_version: int, read_role: str | None
         yield warning(
             "TOAST_LEFT_OUT",
             f"{name}: an update that leaves {_some(facts.toasted)} alone does not log a long value; "
-            "capture then reads it again from the table",
-            f"ALTER TABLE {table} REPLICA IDENTITY FULL (for a partitioned table: each partition), for more WAL",
+            "capture then reads it again from the table (FULL avoids that, for more WAL)",
+            _altered(facts, "REPLICA IDENTITY FULL"),
         )
     if facts.generated and server_version < 180000:
         yield warning(
@@ -147,6 +161,12 @@ def findings_of(facts: TableFacts, *, server_version: int, read_role: str | None
             f"{name}: tables inherit from it; their rows are captured only under their own names",
             "add the inheriting tables to source.tables as well",
         )
+
+
+def _altered(facts: TableFacts, what: str) -> str:
+    statements = [f"ALTER TABLE {table} {what}" for table in facts.stored]
+    more = f"; and so {len(statements) - _NAMED_MAX} more partitions" if len(statements) > _NAMED_MAX else ""
+    return "; ".join(statements[:_NAMED_MAX]) + more
 
 
 def _some(names: Sequence[str]) -> str:
