@@ -15,6 +15,7 @@ from typing import Final
 from cdc.capture import Stopped, Streaming, Tables
 from cdc.catalog import load_relations
 from cdc.changes import Relation
+from cdc.check.publication import require_publication
 from cdc.errors import OperatorError, TransientError
 from cdc.log import get
 from cdc.names import topic_name
@@ -91,6 +92,7 @@ class CaptureRun:
         with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
             relations = load_relations(connection, source.tables, source.exclude)
             _require_keys(relations)
+            require_publication(connection, settings.publication, relations)
             slot = read_slot(connection, settings.slot)
             estimated = estimate_rows(connection, relations)
         replication = ReplicationConnection(source, source.stream, application=f"afterimage {settings.pipeline}")
