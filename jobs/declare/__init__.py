@@ -1,0 +1,5 @@
+"""Declared views: SQL files in, ViewSpecs out."""
+
+from jobs.declare.load import declare_view, load_view, load_views, mirror_spec
+
+__all__ = ["declare_view", "load_view", "load_views", "mirror_spec"]

@@ -1,0 +1,273 @@
+"""Comparison, logic, arithmetic and text operators.
+
+In: operator nodes. Out: Spark expressions with Postgres's result types. Keeps true: both sides have one type, so that
+Spark converts nothing by itself; what depends on a collation must say COLLATE "C"; decimals need 38 digits at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from sqlglot import exp
+
+from jobs.declare.context import Context, Rule
+from jobs.declare.literals import coerce, settle
+from jobs.declare.types import (
+    BOOL,
+    BY_WIDTH,
+    FLOAT8,
+    TEXT,
+    Family,
+    Type,
+    Typed,
+    as_decimal,
+    cast,
+    common_decimal,
+    decimal,
+)
+from jobs.typemap import PRECISION_MAX
+
+NUMBERS: Final = frozenset({Family.INT, Family.DECIMAL})
+ORDERED: Final = frozenset({Family.BOOL, Family.UUID, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMPTZ})
+REMEDIES: Final[Mapping[Family, str]] = {
+    Family.CHAR: "cast the column to text: column::text",
+    Family.NUMERIC: "give the column a precision: column::numeric(12,2)",
+    Family.OTHER: "cast the column to text: column::text",
+}
+_COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+
+
+def aligned(context: Context, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    """Two values as Postgres would compare them: of one type that holds both."""
+    left, right = coerce(context, node, left, right.type), coerce(context, node, right, left.type)
+    left, right = settle(left), settle(right)
+    families = {left.type.family, right.type.family}
+    if Family.FLOAT in families and families <= NUMBERS | {Family.FLOAT}:
+        return (left, right) if left.type == right.type else (cast(left, FLOAT8), cast(right, FLOAT8))
+    if families <= NUMBERS and families != {Family.INT}:
+        return _as_decimals(context, node, left, right)
+    if len(families) > 1 or families & set(REMEDIES):
+        raise _incomparable(context, node, left, right)
+    return left, right
+
+
+def _as_decimals(context: Context, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+    left, right = as_decimal(left), as_decimal(right)
+    common = common_decimal(left.type, right.type)
+    if common is None:
+        hint = "cast both to one numeric(p,s) with p <= 38"
+        raise context.refuse(node, f"no decimal holds both {left.type.name} and {right.type.name}", hint)
+    return cast(left, common), cast(right, common)
+
+
+def _incomparable(context: Context, node: exp.Expr, left: Typed, right: Typed) -> Exception:
+    remedy = REMEDIES.get(left.type.family) or REMEDIES.get(right.type.family) or "cast one side to the other's type"
+    names = f"{left.type.name} and {right.type.name}"
+    return context.refuse(node, f"{names} together here are not supported in views", remedy)
+
+
+def compare(context: Context, node: exp.Expr, left: Typed, operator: str, right: Typed) -> str:
+    """One comparison; the order of texts is only known under COLLATE "C"."""
+    left, right = aligned(context, node, left, right)
+    family = left.type.family
+    if operator in ("=", "<>", "<=>") or family in ORDERED | NUMBERS | {Family.FLOAT}:
+        return f"({left.sql} {operator} {right.sql})"
+    if family is Family.TEXT and (left.c_collated or right.c_collated):
+        return f"({left.sql} {operator} {right.sql})"
+    if family is Family.TEXT:
+        hint = 'write: column COLLATE "C" < ..'
+        raise context.refuse(node, "the order of texts depends on the database's collation", hint)
+    raise context.refuse(node, f"the order of {left.type.name} is not supported in views", "compare for equality")
+
+
+def comparison(context: Context, node: exp.Expr) -> Typed:
+    """=, <>, <, <=, >, >=."""
+    left, right = context.part(node), context.part(node, "expression")
+    return Typed(compare(context, node, left, _COMPARISONS[type(node)], right), BOOL)
+
+
+def distinct_from(context: Context, node: exp.Expr) -> Typed:
+    """IS [NOT] DISTINCT FROM."""
+    same = compare(context, node, context.part(node), "<=>", context.part(node, "expression"))
+    return Typed(same if isinstance(node, exp.NullSafeEQ) else f"(NOT {same})", BOOL)
+
+
+def between(context: Context, node: exp.Expr) -> Typed:
+    """BETWEEN low AND high."""
+    value, low, high = (context.part(node, part) for part in ("this", "low", "high"))
+    return Typed(f"({compare(context, node, value, '>=', low)} AND {compare(context, node, value, '<=', high)})", BOOL)
+
+
+def in_list(context: Context, node: exp.Expr) -> Typed:
+    """IN (list): one IN where all items have one type, else the OR that it stands for."""
+    value, items = context.part(node), node.args.get("expressions") or []
+    if not items:
+        raise context.refuse(node, "IN without a list of values is not supported in views", "write IN (1, 2)")
+    pairs = [aligned(context, item, value, context.translate(item)) for item in items]
+    if len({left.sql for left, _ in pairs}) == 1:
+        return Typed(f"({pairs[0][0].sql} IN ({', '.join(right.sql for _, right in pairs)}))", BOOL)
+    return Typed("(" + " OR ".join(f"({left.sql} = {right.sql})" for left, right in pairs) + ")", BOOL)
+
+
+def condition(context: Context, node: exp.Expr) -> str:
+    """A truth value."""
+    found = coerce(context, node, context.translate(node), BOOL)
+    if found.type.family is not Family.BOOL:
+        hint = "write a comparison, like column = 1"
+        raise context.refuse(node, f"a condition must be boolean, this is {found.type.name}", hint)
+    return found.sql
+
+
+def connected(context: Context, node: exp.Expr) -> Typed:
+    """AND, OR."""
+    word = "AND" if isinstance(node, exp.And) else "OR"
+    left, right = condition(context, node.args["this"]), condition(context, node.args["expression"])
+    return Typed(f"({left} {word} {right})", BOOL)
+
+
+def negated(context: Context, node: exp.Expr) -> Typed:
+    """NOT."""
+    return Typed(f"(NOT {condition(context, node.args['this'])})", BOOL)
+
+
+def paren(context: Context, node: exp.Expr) -> Typed:
+    """(..): what is translated has its own."""
+    found = context.part(node)
+    return replace(found, column=None)
+
+
+def is_test(context: Context, node: exp.Expr) -> Typed:
+    """IS [NOT] NULL, TRUE, FALSE."""
+    what = node.args["expression"]
+    word = "IS NOT" if node.args.get("negate") else "IS"
+    if isinstance(what, exp.Null):
+        return Typed(f"({settle(context.part(node)).sql} {word} NULL)", BOOL)
+    if isinstance(what, exp.Boolean):
+        return Typed(f"({condition(context, node.args['this'])} {word} {'TRUE' if what.this else 'FALSE'})", BOOL)
+    raise context.refuse(node, "this IS test is not supported in views", "supported: IS [NOT] NULL, TRUE, FALSE")
+
+
+def arithmetic(context: Context, node: exp.Expr) -> Typed:
+    """+, - and * of integers and declared decimals, with Postgres's overflow errors."""
+    left, right = _numbers(context, node)
+    operator = _ARITHMETIC[type(node)]
+    if left.type.family is right.type.family is Family.INT:
+        wide = BY_WIDTH[max(left.type.width, right.type.width)]
+        return Typed(f"({cast(left, wide).sql} {operator} {cast(right, wide).sql})", wide)
+    left, right = as_decimal(left), as_decimal(right)
+    result = _product(left.type, right.type) if operator == "*" else _sum(left.type, right.type)
+    if result is None:
+        hint = "cast one side to a smaller numeric(p,s) first"
+        names = f"{left.type.name} {operator} {right.type.name}"
+        raise context.refuse(node, f"the result of {names} may need more than {PRECISION_MAX} digits", hint)
+    return Typed(f"({left.sql} {operator} {right.sql})", result)
+
+
+def _sum(left: Type, right: Type) -> Type | None:
+    scale = max(left.scale, right.scale)
+    precision = max(left.precision - left.scale, right.precision - right.scale) + scale + 1
+    return decimal(precision, scale, fixed=_fixed(left, right)) if precision <= PRECISION_MAX else None
+
+
+def _product(left: Type, right: Type) -> Type | None:
+    precision = left.precision + right.precision + 1
+    fixed = _fixed(left, right)
+    return decimal(precision, left.scale + right.scale, fixed=fixed) if precision <= PRECISION_MAX else None
+
+
+def _fixed(left: Type, right: Type) -> bool:
+    return left.fixed and right.fixed
+
+
+def division(context: Context, node: exp.Expr) -> Typed:
+    """Integer / and %, which truncate towards zero in both; the digits of a numeric quotient depend on its value."""
+    left, right = _numbers(context, node)
+    if not left.type.family is right.type.family is Family.INT:
+        hint = "the digits of a quotient depend on its value: divide when reading, or multiply by a constant"
+        raise context.refuse(node, "division of numeric values is not supported in views", hint)
+    wide = BY_WIDTH[max(left.type.width, right.type.width)]
+    if isinstance(node, exp.Mod):
+        return Typed(f"({cast(left, wide).sql} % {cast(right, wide).sql})", wide)
+    return Typed(f"CAST(({left.sql} div {right.sql}) AS {wide.spark})", wide)
+
+
+def _numbers(context: Context, node: exp.Expr) -> tuple[Typed, Typed]:
+    left, right = context.part(node), context.part(node, "expression")
+    left, right = coerce(context, node, left, right.type), coerce(context, node, right, left.type)
+    for side in (left, right):
+        require_number(context, node, side)
+    return left, right
+
+
+def require_number(context: Context, node: exp.Expr, typed: Typed) -> None:
+    """Arithmetic is exact on integers and declared decimals alone."""
+    if typed.type.family not in NUMBERS:
+        hint = REMEDIES.get(typed.type.family, "supported: integers and numeric(p,s)")
+        raise context.refuse(node, f"arithmetic on {typed.type.name} is not supported in views", hint)
+
+
+def negative(context: Context, node: exp.Expr) -> Typed:
+    """Unary minus."""
+    found = context.part(node)
+    require_number(context, node, found)
+    return Typed(f"(- {found.sql})", found.type, digits=found.digits)
+
+
+def concatenation(context: Context, node: exp.Expr) -> Typed:
+    """text || text; NULL if either is."""
+    left, right = text(context, node, "this"), text(context, node, "expression")
+    return Typed(f"({left.sql} || {right.sql})", TEXT, c_collated=left.c_collated or right.c_collated)
+
+
+def text(context: Context, node: exp.Expr, part: str) -> Typed:
+    """An argument that must be text."""
+    return as_text(context, node.args[part], context.part(node, part))
+
+
+def as_text(context: Context, node: exp.Expr, typed: Typed) -> Typed:
+    """A value that must be text."""
+    found = coerce(context, node, typed, TEXT)
+    if found.type.family is not Family.TEXT:
+        hint = "cast it: expression::text"
+        raise context.refuse(node, f"text is expected here, this is {found.type.name}", hint)
+    return found
+
+
+def collated(context: Context, node: exp.Expr) -> Typed:
+    """COLLATE "C", under which the order is that of the bytes and only ASCII letters have two cases."""
+    if not (isinstance(node.expression, exp.Identifier) and node.expression.this == "C"):
+        raise context.refuse(node, 'only the collation "C" is supported in views', 'write COLLATE "C"')
+    found = text(context, node, "this")
+    return Typed(found.sql, found.type, c_collated=True)
+
+
+_BINARY: Final = frozenset({"this", "expression"})
+
+RULES: Final[Mapping[type[exp.Expr], Rule]] = {
+    **{kind: Rule(comparison, _BINARY, operator) for kind, operator in _COMPARISONS.items()},
+    **{kind: Rule(arithmetic, _BINARY, operator) for kind, operator in _ARITHMETIC.items()},
+    exp.NullSafeEQ: Rule(distinct_from, _BINARY, "IS NOT DISTINCT FROM"),
+    exp.NullSafeNEQ: Rule(distinct_from, _BINARY, "IS DISTINCT FROM"),
+    exp.Between: Rule(between, frozenset({"this", "low", "high"}), "BETWEEN"),
+    exp.In: Rule(in_list, frozenset({"this", "expressions"}), "IN"),
+    exp.And: Rule(connected, _BINARY, "AND"),
+    exp.Or: Rule(connected, _BINARY, "OR"),
+    exp.Not: Rule(negated, frozenset({"this"}), "NOT"),
+    exp.Paren: Rule(paren, frozenset({"this"}), "( )"),
+    exp.Is: Rule(is_test, _BINARY | {"negate"}, "IS"),
+    exp.Div: Rule(division, _BINARY | {"typed", "safe"}, "/"),
+    exp.Mod: Rule(division, _BINARY, "%"),
+    exp.Neg: Rule(negative, frozenset({"this"}), "-"),
+    exp.DPipe: Rule(concatenation, _BINARY | {"safe"}, "||"),
+    exp.Collate: Rule(collated, _BINARY, "COLLATE"),
+}
