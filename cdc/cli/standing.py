@@ -1,0 +1,173 @@
+"""Where everything stands, gathered from the source, Kafka and every sink: what `status`, `wait` and the demo show.
+
+In: settings. Out: a Report of plain values. Keeps true: a part that is away is reported as away and hides nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from cdc.errors import CdcError
+from cdc.lsn import parse_lsn
+from cdc.postgres import connect
+from cdc.progress import Progress
+from cdc.progress_log import ProgressLog
+from cdc.settings import Settings
+from cdc.sqlstate import translated
+from jobs.batch import Target
+from jobs.control import apply_owner
+from jobs.ledger import Ledger
+from jobs.pipeline import Pipeline, load_pipeline
+from jobs.recording import located
+from sinks.protocol import Position
+
+T = TypeVar("T")
+
+_SOURCE: Final = """
+SELECT pg_catalog.pg_current_wal_insert_lsn()::text, s.confirmed_flush_lsn::text, s.active,
+       pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn)::int8, s.wal_status,
+       s.safe_wal_size
+FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStanding:
+    """The source's log and what the slot keeps of it."""
+
+    lsn: int
+    confirmed_lsn: int | None
+    slot_active: bool | None
+    kept_bytes: int | None
+    wal_status: str | None
+    safe_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStanding:
+    """One view in one sink."""
+
+    view: str
+    sink: str
+    lsn: int | None
+    lag_bytes: int | None
+    lag_s: float | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All of it, at one moment; `problems` name what could not be asked."""
+
+    source: SourceStanding | None
+    progress: Progress | None
+    capture_lag_bytes: int | None
+    capture_lag_s: float | None
+    apply_owner: str | None
+    views: tuple[ViewStanding, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def common_lsn(self) -> int | None:
+        """The LSN at which all views stand, if it is one."""
+        lsns = {view.lsn for view in self.views}
+        return lsns.pop() if len(lsns) == 1 else None
+
+
+class Observer:
+    """Looks again and again without connecting anew each time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ledger = Ledger(settings.delta_root, settings.delta.storage_options)
+        self._log: ProgressLog | None = None
+        self._pipeline: Pipeline | None = None
+
+    def close(self) -> None:
+        """Leave the broker."""
+        if self._log is not None:
+            self._log.close()
+
+    def look(self) -> Report:
+        """One report."""
+        problems: list[str] = []
+        with ThreadPoolExecutor(3) as pool:
+            parts = (
+                pool.submit(_asked, self._source, problems),
+                pool.submit(_asked, self._progress, problems),
+                pool.submit(_asked, lambda: apply_owner(self._settings), problems),
+            )
+        source, progress, owner = parts[0].result(), parts[1].result(), parts[2].result()
+        views = self._views(source, progress, problems) if progress is not None else ()
+        lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
+        return Report(source, progress, lag_bytes, lag_s, owner, views, tuple(dict.fromkeys(problems)))
+
+    def _source(self) -> SourceStanding:
+        source = self._settings.source
+        with connect(source, source.read, application="afterimage status") as connection, translated():
+            row = connection.execute(_SOURCE, (self._settings.slot,)).fetchone()
+        assert row is not None
+        lsn, confirmed, active, kept, status, safe = row
+        return SourceStanding(parse_lsn(lsn), parse_lsn(confirmed) if confirmed else None, active, kept, status, safe)
+
+    def _progress(self) -> Progress | None:
+        if self._log is None:
+            self._log = ProgressLog(self._settings.kafka, self._settings.pipeline)
+        return self._log.newest()
+
+    def _views(
+        self, source: SourceStanding | None, progress: Progress, problems: list[str]
+    ) -> tuple[ViewStanding, ...]:
+        if not progress.is_boundary:
+            return ()
+        if self._pipeline is None:
+            self._pipeline = _asked(lambda: load_pipeline(self._settings), problems)
+        if self._pipeline is None:
+            return ()
+        sinks = self._pipeline.sinks
+        with ThreadPoolExecutor(8) as pool:
+            asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
+        own = {target: found for target, (found, _) in asked.items()}
+        ledger = _asked(self._ledger.read, problems)
+        positions = located(sinks, own, ledger)
+        return tuple(
+            _view(target, position, asked[target][1], source, progress) for target, position in positions.items()
+        )
+
+
+def _asked(ask: Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return ask()
+    except CdcError as error:
+        problems.append(f"{error.message} ({error.code})")
+        return None
+
+
+def _position(ask: Callable[[], Position | None]) -> tuple[Position | None, str | None]:
+    try:
+        return ask(), None
+    except CdcError as error:
+        return None, error.message
+
+
+def _view(
+    target: Target, position: Position | None, error: str | None, source: SourceStanding | None, progress: Progress
+) -> ViewStanding:
+    if position is None:
+        return ViewStanding(target.view, target.sink, None, None, None, error)
+    if position.lsn >= progress.lsn:
+        behind_bytes, behind_s = _lag(source, progress.lsn, progress.source_ts_us)
+    else:
+        behind_bytes, behind_s = _lag(source, position.lsn, position.source_ts_us)
+    return ViewStanding(target.view, target.sink, position.lsn, behind_bytes, behind_s, error)
+
+
+def _lag(source: SourceStanding | None, lsn: int | None, ts_us: int | None) -> tuple[int | None, float | None]:
+    if source is None or lsn is None or ts_us is None:
+        return None, None
+    behind = max(0, source.lsn - lsn)
+    return behind, max(0.0, time.time() - ts_us / 1e6) if behind else 0.0

@@ -1,0 +1,154 @@
+"""`afterimage status`: one screen for people, `--watch` to keep it, `--json` for programs."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from cdc.cli.screen import out
+from cdc.cli.services import Service
+from cdc.cli.standing import Observer, Report, ViewStanding
+from cdc.lsn import format_lsn
+from cdc.settings import Settings
+
+_EVERY_S: Final = 1.0
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def run_status(settings: Settings, background: list[Service], *, as_json: bool, watch: bool) -> int:
+    """Show it; 1 when something is away or has ended by itself."""
+    observer = Observer(settings)
+    try:
+        if watch and not as_json:
+            with Live(console=out, auto_refresh=False) as live:
+                while True:
+                    live.update(screen(settings, observer.look(), background), refresh=True)
+                    time.sleep(_EVERY_S)
+        report = observer.look()
+    finally:
+        observer.close()
+    if as_json:
+        out.print_json(json.dumps(as_dict(settings, report, background)))
+    else:
+        out.print(screen(settings, report, background))
+    return int(bool(report.problems) or any(_ended(service) for service in background))
+
+
+def screen(settings: Settings, report: Report, background: list[Service]) -> RenderableType:
+    """The report as a person reads it."""
+    return Group(_summary(settings, report, background), _views(report), *_problems(report))
+
+
+def as_dict(settings: Settings, report: Report, background: list[Service]) -> dict[str, Any]:
+    """The report as JSON."""
+    source, progress = report.source, report.progress
+    return {
+        "pipeline": settings.pipeline,
+        "source": None
+        if source is None
+        else {
+            "lsn": format_lsn(source.lsn),
+            "slot": settings.slot,
+            "slot_active": source.slot_active,
+            "slot_kept_bytes": source.kept_bytes,
+            "slot_safe_bytes": source.safe_bytes,
+            "wal_status": source.wal_status,
+        },
+        "capture": {
+            "lsn": format_lsn(progress.lsn) if progress else None,
+            "kind": progress.kind.value if progress else None,
+            "lag_bytes": report.capture_lag_bytes,
+            "lag_seconds": report.capture_lag_s,
+            "snapshot_rows": dict(progress.snapshot) if progress and progress.snapshot else None,
+        },
+        "apply": {"owner": report.apply_owner},
+        "services": {service.name: _state(service) for service in background},
+        "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
+        "views": [_view_dict(view) for view in report.views],
+        "problems": list(report.problems),
+    }
+
+
+def _view_dict(view: ViewStanding) -> dict[str, Any]:
+    return {
+        "view": view.view,
+        "sink": view.sink,
+        "lsn": format_lsn(view.lsn) if view.lsn is not None else None,
+        "lag_bytes": view.lag_bytes,
+        "lag_seconds": view.lag_s,
+        "error": view.error,
+    }
+
+
+def _summary(settings: Settings, report: Report, background: list[Service]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    source, progress = report.source, report.progress
+    table.add_row("[bold]pipeline[/]", settings.pipeline)
+    if source is not None:
+        kept = f", keeps {_bytes(source.kept_bytes)} of WAL" if source.kept_bytes is not None else ""
+        slot = "not made yet" if source.slot_active is None else "active" if source.slot_active else "nobody reads it"
+        table.add_row("[bold]source[/]", f"{format_lsn(source.lsn)}   slot {settings.slot}: {slot}{kept}")
+    if progress is None:
+        table.add_row("[bold]capture[/]", "has not begun")
+    elif not progress.is_boundary:
+        rows = sum((progress.snapshot or {}).values())
+        table.add_row("[bold]capture[/]", f"snapshot under way, {rows:,} rows so far")
+    else:
+        table.add_row("[bold]capture[/]", f"{format_lsn(progress.lsn)}   {_behind(report)}")
+    table.add_row("[bold]apply[/]", f"run by {report.apply_owner}" if report.apply_owner else "nobody runs it")
+    for service in background:
+        if _ended(service):
+            table.add_row(f"[bold red]{service.name}[/]", f"has stopped by itself: see {service.log}")
+    return table
+
+
+def _views(report: Report) -> Table:
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    for name, justify in (("view", "left"), ("sink", "left"), ("LSN", "right"), ("behind", "right"), ("", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for view in report.views:
+        lsn = format_lsn(view.lsn) if view.lsn is not None else "[yellow]loading[/]"
+        behind = _bytes(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
+        table.add_row(escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s))
+    return table
+
+
+def _problems(report: Report) -> list[RenderableType]:
+    return [Text(f"! {problem}", style="yellow") for problem in report.problems]
+
+
+def _behind(report: Report) -> str:
+    return f"{_bytes(report.capture_lag_bytes)} behind, {_seconds(report.capture_lag_s)}"
+
+
+def _ended(service: Service) -> bool:
+    process = service.process()
+    return process is not None and not process.alive
+
+
+def _state(service: Service) -> str:
+    if service.running() is not None:
+        return "running"
+    return "ended" if _ended(service) else "stopped"
+
+
+def _bytes(count: int | None) -> str:
+    if count is None:
+        return "?"
+    size = float(count)
+    for unit in _UNITS:
+        if size < 1024 or unit == _UNITS[-1]:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1024
+    raise AssertionError("the last unit fits everything")
+
+
+def _seconds(count: float | None) -> str:
+    return "" if count is None else f"{count:,.1f} s"

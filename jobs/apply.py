@@ -1,0 +1,198 @@
+"""Apply's driver: carries out the machine's effects against Kafka, Spark and the sinks, and starts over on failure.
+
+In: settings. Out: views. Keeps true: one apply process at a time; after any error it asks the sinks anew where they
+stand, so there is no memory that could disagree with them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from cdc.errors import CdcError, OperatorError, TransientError
+from cdc.log import get
+from cdc.lsn import format_lsn
+from cdc.progress_log import ProgressLog
+from cdc.settings import Settings
+from jobs.batch import Target, Task
+from jobs.control import ControlServer, State
+from jobs.control import Run as Running
+from jobs.control.records import Kind
+from jobs.dead_letters import DeadLetters
+from jobs.ledger import Ledger
+from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine, common_lsn
+from jobs.pipeline import Pipeline, load_pipeline
+from jobs.recording import located, recorded
+from jobs.tasks import TaskRunner
+from sinks.protocol import Position
+
+_log = get(__name__)
+
+_THREADS: Final = 8
+_WAIT_S: Final = 0.2
+_BACKOFF_FIRST_S: Final = 0.5
+_BACKOFF_MAX_S: Final = 15.0
+
+
+class Finished(Exception):  # noqa: N818  not an error: asked to stop, or caught up
+    """Raised inside the loop when apply has done what it was asked to."""
+
+
+class ApplyRun:
+    """One apply process: owns the control topic, keeps Spark warm, runs the machine until stopped."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        control: ControlServer,
+        stop_requested: Callable[[float], bool],
+        *,
+        once: bool = False,
+        until_lsn: int | None = None,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._control = control
+        self._stop_requested = stop_requested
+        self._once = once
+        self._until_lsn = until_lsn
+        self._ledger = Ledger(settings.delta_root, settings.delta.storage_options)
+        self._log = ProgressLog(settings.kafka, settings.pipeline)
+        self._dead_letters = DeadLetters(settings)
+        self._pipeline: Pipeline | None = None
+        self._batch_s = 0.0
+
+    def run(self) -> None:
+        """Apply until stopped, caught up (`once`), or a person is needed (CdcError)."""
+        backoff = _BACKOFF_FIRST_S
+        try:
+            while True:
+                began_s = time.monotonic()
+                try:
+                    self._session()
+                except Finished:
+                    return
+                except TransientError as error:
+                    lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
+                    backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
+                    _log.warning("apply starts over", code=error.code, reason=error.message, backoff_s=backoff)
+                    if self._stop_requested(backoff):
+                        return
+        finally:
+            self._log.close()
+
+    def _session(self) -> None:
+        self._await_first_boundary()
+        self._pipeline = load_pipeline(self._settings)
+        machine = apply_machine()
+        answer: Any = None
+        while True:
+            try:
+                answer = self._carry_out(machine.send(answer))
+            except CdcError as error:
+                self._fail_requests(error)
+                raise
+
+    def _carry_out(self, effect: Effect) -> Any:
+        match effect:
+            case Locate():
+                return self._locate()
+            case Ask():
+                return self._ask(effect.lsn)
+            case Run():
+                return self._run(effect.tasks)
+            case Record():
+                return self._record(effect.positions, effect.rebuilt)
+
+    def _await_first_boundary(self) -> None:
+        told = False
+        while self._log.boundary(_WAIT_S) is None:
+            if not told:
+                _log.info("waiting for capture's first snapshot to complete")
+                told = True
+            if self._stop_requested(_WAIT_S):
+                raise Finished
+
+    def _locate(self) -> Mapping[Target, Position | None]:
+        sinks = self._loaded.sinks
+        with ThreadPoolExecutor(_THREADS) as pool:
+            own = dict(zip(sinks, pool.map(lambda sink: sink.position(), sinks.values()), strict=True))
+        found = located(sinks, own, self._ledger.read())
+        for target, position in found.items():
+            stands = format_lsn(position.lsn) if position is not None else "nowhere"
+            _log.info("view found", view=target.view, sink=target.sink, lsn=stands)
+        return found
+
+    def _ask(self, lsn: int | None) -> Asked:
+        """Wait a little for news, unless there are some already."""
+        if self._stop_requested(0):
+            raise Finished
+        self._require_ownership()
+        boundary = self._log.boundary()
+        if lsn is not None and boundary is not None and boundary.lsn <= lsn:
+            self._finish_when_done(lsn, boundary.lsn)
+            boundary = self._log.boundary(_WAIT_S)
+        self._control.poll()
+        step = self._control.step(lsn or 0)
+        rebuild = {r.id: r.view for r in self._control.requests() if r.kind is Kind.REBUILD and r.view is not None}
+        idle = not rebuild and not isinstance(step, Running)
+        if idle and self._stop_requested(_WAIT_S / 4):
+            raise Finished
+        return Asked(boundary, step, self._known(rebuild))
+
+    def _finish_when_done(self, lsn: int, newest: int) -> None:
+        if self._once and not self._control.requests() and lsn >= max(newest, self._until_lsn or 0):
+            raise Finished
+
+    def _known(self, rebuild: dict[str, str]) -> dict[str, str]:
+        """Requests for views that exist; the others are refused at once."""
+        known = {}
+        for request, view in rebuild.items():
+            if view in self._loaded.specs:
+                known[request] = view
+            else:
+                self._control.answer(request, State.FAILED, message=f"there is no view {view}")
+        return known
+
+    def _run(self, tasks: Sequence[Task]) -> None:
+        wait_s = self._batch_s + self._settings.apply.interval_s - time.monotonic()
+        if wait_s > 0 and self._stop_requested(wait_s):
+            raise Finished
+        self._batch_s = time.monotonic()
+        TaskRunner(self._settings, self._spark, self._loaded, self._dead_letters).run(tasks)
+
+    def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
+        self._require_ownership()
+        rows = recorded(self._loaded.sinks, positions)
+        if rows:
+            self._ledger.write(rows)
+        lsn = common_lsn(positions)
+        _log.info("batch done", lsn=format_lsn(lsn or 0), seconds=round(time.monotonic() - self._batch_s, 3))
+        for request in rebuilt:
+            self._control.answer(request, State.DONE, lsn=lsn)
+
+    def _require_ownership(self) -> None:
+        if not self._control.is_owner():
+            raise OperatorError(
+                "another apply process has taken over this pipeline",
+                "this one was out of touch for too long; let the other one run",
+                code="APPLY_TAKEN_OVER",
+            )
+
+    def _fail_requests(self, error: CdcError) -> None:
+        """Who waits for a rebuild hears why it failed, unless it will be tried again."""
+        if isinstance(error, TransientError):
+            return
+        for request in self._control.requests():
+            if request.kind is Kind.REBUILD:
+                self._control.answer(request.id, State.FAILED, message=error.message)
+
+    @property
+    def _loaded(self) -> Pipeline:
+        assert self._pipeline is not None
+        return self._pipeline

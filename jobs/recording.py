@@ -1,0 +1,40 @@
+"""Where the Delta tables stand: their own commits, and what the ledger vouches for.
+
+In: sinks and positions. Out: ledger rows after a batch, and merged positions at the start. Keeps true: the ledger only
+speaks of a table's exact version, so it can't disagree with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jobs.batch import Target
+from jobs.ledger import LedgerRow, LedgerState
+from sinks.delta import DeltaSink, vouched
+from sinks.protocol import Position, Sink
+
+
+def recorded(sinks: Mapping[Target, Sink], positions: Mapping[Target, Position]) -> list[LedgerRow]:
+    """One row for every Delta table, all at the batch's LSN."""
+    rows = []
+    for target, position in positions.items():
+        sink = sinks[target]
+        if isinstance(sink, DeltaSink):
+            version, generation = sink.version()
+            offsets = position.offsets
+            rows.append(LedgerRow(sink.folder, version, generation, position.lsn, position.source_ts_us, offsets))
+    return rows
+
+
+def located(
+    sinks: Mapping[Target, Sink], own: Mapping[Target, Position | None], ledger: LedgerState | None
+) -> dict[Target, Position | None]:
+    """Every sink's position; a Delta table's is the ledger's if that names the table's very version."""
+    found: dict[Target, Position | None] = {}
+    for target, position in own.items():
+        sink = sinks[target]
+        if isinstance(sink, DeltaSink) and position is not None and ledger is not None:
+            found[target] = vouched(position, sink.version()[0], ledger.rows.get(sink.folder))
+        else:
+            found[target] = position
+    return found

@@ -1,0 +1,115 @@
+"""A batch's tasks carried out on Spark: each range of a topic is read once and goes into all sinks that want it.
+
+In: tasks. Out: rows in the sinks, durably, and what was refused in the dead-letter topic. Tables and sinks work side by
+side in threads; the first error is raised when all have come to rest.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.log import get
+from cdc.lsn import format_lsn
+from cdc.settings import Settings
+from jobs.batch import Mode, Offsets, Target, Task
+from jobs.changes import Changes, read_changes
+from jobs.dead_letters import DeadLetters
+from jobs.failures import translated
+from jobs.pipeline import Pipeline
+from jobs.view import view_changes
+from sinks.protocol import OP, UPSERT, Written
+
+_log = get(__name__)
+
+_THREADS: Final = 8
+
+OnReplaced = Callable[[Target, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What is read once."""
+
+    topic: str
+    start: Offsets
+    end: Offsets
+    floor_lsn: int
+    ceiling_lsn: int
+
+
+class TaskRunner:
+    """Runs the tasks of one pipeline."""
+
+    def __init__(self, settings: Settings, spark: SparkSession, pipeline: Pipeline, dead_letters: DeadLetters) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._pipeline = pipeline
+        self._dead_letters = dead_letters
+
+    def run(self, tasks: Sequence[Task]) -> dict[Target, Written]:
+        """Carry out all of them."""
+        done: dict[Target, Written] = {}
+        ranges: dict[_Range, list[Task]] = defaultdict(list)
+        for task in tasks:
+            if task.mode is Mode.ADVANCE:
+                self._pipeline.sinks[task.target].advance(task.position)
+            else:
+                ranges[_range(task)].append(task)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            futures = [pool.submit(self._read_and_write, key, group) for key, group in ranges.items()]
+            wait(futures)
+        for future in futures:
+            done |= future.result()
+        for target, written in done.items():
+            self._dead_letters.take(target, written.rejected)
+        return done
+
+    def _read_and_write(self, key: _Range, tasks: Iterable[Task]) -> dict[Target, Written]:
+        changes = read_changes(
+            self._spark,
+            self._pipeline.tables[key.topic],
+            self._settings.kafka,
+            (key.start, key.end),
+            (key.floor_lsn, key.ceiling_lsn),
+        )
+        try:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                futures = {task.target: pool.submit(self._write, task, changes) for task in tasks}
+                wait(futures.values())
+            return {target: future.result() for target, future in futures.items()}
+        finally:
+            changes.release()
+
+    def _write(self, task: Task, changes: Changes) -> Written:
+        target = task.target
+        sink = self._pipeline.sinks[target]
+        replaced = task.mode is Mode.REPLACE or changes.truncated_at is not None
+        with translated(f"view {target.view} into {target.sink}"):
+            if changes.empty and not replaced:
+                sink.advance(task.position)
+                return Written()
+            rows = view_changes(changes.frame, self._pipeline.specs[target.view])
+            if replaced:
+                written = sink.replace(rows.where(F.col(OP) == UPSERT), task.position)
+            else:
+                written = sink.write(rows, task.position)
+        _log.info(
+            "view replaced" if replaced else "view written",
+            view=target.view,
+            sink=target.sink,
+            lsn=format_lsn(task.position.lsn),
+            upserts=written.upserts,
+            deletes=written.deletes,
+        )
+        return written
+
+
+def _range(task: Task) -> _Range:
+    return _Range(task.target.topic, task.start, task.end, task.floor_lsn, task.position.lsn)
