@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 Nested: TypeAlias = "list[str | Nested | None]"
 
 _DEPTH_MAX: Final = 6  # Postgres's MAXDIM
+_FLAT = re.compile(r'\{[^{}"\\\s]*\}', re.ASCII)  # nothing in it needs more than a split
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _NEEDS_ESCAPE = re.compile(r'["\\]')
 _TOKEN: Final = {
@@ -28,9 +29,11 @@ def has_bounds(text: str) -> bool:
 
 def parse_array(text: str, delimiter: str = ",") -> Nested:
     """The elements' texts; ValueError for what array_out does not print."""
-    if text.rfind("{") == 0 and text.endswith("}") and '"' not in text:
-        bare = text[1:-1].split(delimiter) if len(text) > 2 else []
-        return [None if element == "NULL" else element for element in bare]
+    if _FLAT.fullmatch(text) and "null" not in text.lower():
+        elements: Nested = [*text[1:-1].split(delimiter)] if len(text) > 2 else []
+        if "" in elements:
+            raise ValueError("an array literal has an empty element without quotes")
+        return elements
     parsed = _parse_nested(text, delimiter)
     # The tokens are read loosely; that they print back is the check.
     if print_array(parsed, delimiter) != text:
