@@ -69,12 +69,18 @@ class ControlClient:
         states: Collection[State],
         timeout_s: float,
         on_progress: Callable[[Answer], None] | None = None,
+        on_wait: Callable[[], None] | None = None,
     ) -> Answer:
-        """The first answer in one of `states`; others go to `on_progress` and start the time-out anew."""
+        """The first answer in one of `states`; others go to `on_progress` and start the time-out anew.
+
+        `on_wait` is called several times a second, and may raise.
+        """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             answer = self._next_answer(request_id, min(0.2, timeout_s))
             if answer is None:
+                if on_wait is not None:
+                    on_wait()
                 continue
             if answer.state in states:
                 return answer

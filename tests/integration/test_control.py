@@ -117,7 +117,8 @@ def test_a_request_outlives_its_ttl_while_its_client_lives_and_not_longer(
     with applying(server, 1) as stood:
         with client.keep(Kind.PAUSE, ttl_s=0.6) as kept:
             at = client.await_answer(kept.id, {State.PAUSED}, 30).lsn
-            wait_until(lambda clock=time.monotonic() + 1.5: time.monotonic() > clock, what="two ttls to pass")
+            two_ttls = time.monotonic() + 1.5
+            wait_until(lambda: time.monotonic() > two_ttls, what="two ttls to pass")
             assert stood[-1] == at
         client.send(Request("killed", Kind.PAUSE, time.time_ns() // 1_000_000, 0.5, "gone:1"))
         still = client.await_answer("killed", {State.PAUSED}, 30).lsn

@@ -58,11 +58,13 @@ def same(pairs: list[tuple[Any, str | None]]) -> None:
 
 
 def single(bits: int) -> float:
-    return struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
+    number: float = struct.unpack("<f", struct.pack("<I", bits & 0xFFFFFFFF))[0]
+    return number
 
 
 def double(bits: int) -> float:
-    return struct.unpack("<d", struct.pack("<Q", bits & 0xFFFFFFFFFFFFFFFF))[0]
+    number: float = struct.unpack("<d", struct.pack("<Q", bits & 0xFFFFFFFFFFFFFFFF))[0]
+    return number
 
 
 @ROUNDS
@@ -87,7 +89,7 @@ def test_reals_and_doubles_at_every_power_of_two_and_beside_it(printed: Printed)
 def test_doubles_whose_shortest_decimal_lies_on_a_border(printed: Printed) -> None:
     # Halfway between two neighbours beyond 2^53 may lie a round decimal: Python's repr takes it, Postgres does not.
     rng = random.Random(17)
-    on_border = []
+    on_border: list[float] = []
     while len(on_border) < 300:
         number = math.ldexp(rng.getrandbits(52) | 1 << 52, rng.randint(3, 12))
         taken = int(Decimal(repr(number)))

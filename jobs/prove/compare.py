@@ -1,0 +1,116 @@
+"""Two sets of rows compared per key, exactly, in 16 bytes a row: a digest of the key and one of the whole row.
+
+In: rows as texts. Out: the digests of keys that are missing, extra, different or not unique, and those keys by name.
+Digests are salted anew for each proof, so no content can be made to collide.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.prove.result import Difference
+
+EXAMPLES_MAX: Final = 20
+_HALF: Final = 8  # bytes of each of the two digests
+PAIR_BYTES: Final = 2 * _HALF
+_PAIR: Final = np.dtype([("key", "<u8"), ("row", "<u8")])
+
+TextRow = tuple[str | None, ...]
+Keys = NDArray[np.uint64]
+
+
+class Digester:
+    """Digests of one view's rows; `key_at` are the positions of its key columns."""
+
+    def __init__(self, key_at: Sequence[int], salt: bytes | None = None) -> None:
+        self.key_at = tuple(key_at)
+        self._salt = salt or secrets.token_bytes(16)
+
+    def key(self, row: TextRow) -> bytes:
+        """The digest of a row's key."""
+        return self._digest([row[at] for at in self.key_at])
+
+    def all(self, rows: Iterable[TextRow]) -> bytearray:
+        """Key and row digests of all rows, side by side."""
+        pairs = bytearray()
+        for row in rows:
+            pairs += self.key(row)
+            pairs += self._digest(row)
+        return pairs
+
+    def _digest(self, values: Iterable[str | None]) -> bytes:
+        # Postgres' texts have no NUL, so the encoding is unambiguous; a sink's text with NUL equals none of them.
+        text = "\0".join(["n" if value is None else "v" + value for value in values])
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HALF, key=self._salt).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The digests of differing keys; a key stands under one difference only."""
+
+    keys: Mapping[Difference, Keys]
+
+    def count(self, difference: Difference) -> int:
+        """How many keys differ so."""
+        return len(self.keys[difference])
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not any(len(keys) for keys in self.keys.values())
+
+    def sample(self) -> dict[bytes, Difference]:
+        """A few keys of each difference, to be named."""
+        kinds = [kind for kind in Difference if len(self.keys[kind])]
+        share = EXAMPLES_MAX // max(1, len(kinds))
+        return {key.tobytes(): kind for kind in kinds for key in self.keys[kind][:share].astype("<u8")}
+
+
+def compare(source: bytearray, sink: bytearray) -> Compared:
+    """What has to change for the sink to equal the source."""
+    theirs, ours = _sorted(source), _sorted(sink)
+    duplicate = np.union1d(_repeated(theirs["key"]), _repeated(ours["key"]))
+    theirs, ours = _without(theirs, duplicate), _without(ours, duplicate)
+    _, at, here = np.intersect1d(theirs["key"], ours["key"], assume_unique=True, return_indices=True)
+    keys = {
+        Difference.DUPLICATE: duplicate,
+        Difference.DIFFERENT: theirs["key"][at][theirs["row"][at] != ours["row"][here]],
+        Difference.MISSING: np.setdiff1d(theirs["key"], ours["key"], assume_unique=True),
+        Difference.EXTRA: np.setdiff1d(ours["key"], theirs["key"], assume_unique=True),
+    }
+    return Compared(keys)
+
+
+def named(
+    digester: Digester, rows: Iterable[TextRow], wanted: Mapping[bytes, Difference]
+) -> Iterator[tuple[bytes, tuple[str | None, ...]]]:
+    """The keys behind wanted digests, as far as `rows` has them; stops when all are found."""
+    left = set(wanted)
+    for row in rows:
+        if not left:
+            return
+        digest = digester.key(row)
+        if digest in left:
+            left.remove(digest)
+            yield digest, tuple(row[at] for at in digester.key_at)
+
+
+def _sorted(pairs: bytearray) -> NDArray[Any]:
+    rows = np.frombuffer(pairs, dtype=_PAIR)
+    return rows[np.argsort(rows["key"])]
+
+
+def _repeated(keys: Keys) -> Keys:
+    """Of sorted keys, those that occur more than once."""
+    return np.unique(keys[1:][keys[1:] == keys[:-1]])
+
+
+def _without(rows: NDArray[Any], keys: Keys) -> NDArray[Any]:
+    return rows[~np.isin(rows["key"], keys)] if len(keys) else rows

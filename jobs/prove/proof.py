@@ -1,0 +1,163 @@
+"""The proof: for each view and sink, the view's own SQL in Postgres against the stored rows, both at one LSN.
+
+In: settings, views, their sinks and a holder of apply. Out: one ViewProof each. Keeps true: a result counts only if
+the sink stood at the snapshot's LSN before and after it was read; else all is taken again, a limited number of times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from cdc.errors import CdcError, OperatorError, TransientError
+from cdc.lsn import format_lsn
+from cdc.settings import Settings
+from jobs.prove.compare import PAIR_BYTES, Compared, Digester, compare, named
+from jobs.prove.holder import Holder
+from jobs.prove.render import renderer
+from jobs.prove.result import Difference, Example, OnProgress, Progress, ViewProof, unwatched
+from jobs.prove.source import ColumnType, SourceCut, TextRow, source_at_lsn
+from jobs.spec import SinkOptions, ViewSpec
+from sinks.protocol import Sink
+
+ATTEMPTS: Final = 4
+_REPORT_EVERY_ROWS: Final = 2_000
+
+MakeSink = Callable[[ViewSpec, SinkOptions], Sink]
+
+
+class _MovedError(Exception):
+    """A sink went on while it was read: apply did not stand still."""
+
+
+def prove(
+    settings: Settings,
+    specs: Sequence[ViewSpec],
+    make_sink: MakeSink,
+    holder: Holder,
+    on_progress: OnProgress = unwatched,
+) -> list[ViewProof]:
+    """Compare every view in each of its sinks."""
+    with holder:
+        for _ in range(ATTEMPTS):
+            on_progress(Progress("taking a snapshot of the source"))
+            with source_at_lsn(settings) as cut:
+                if not holder.hold_at(cut.lsn):
+                    continue
+                try:
+                    return [
+                        proof for spec in specs for proof in _ViewProver(cut, spec, on_progress).against_all(make_sink)
+                    ]
+                except _MovedError:
+                    continue
+    raise TransientError(
+        f"apply did not stand still in {ATTEMPTS} attempts",
+        "is a second apply of this pipeline running, or this machine overloaded? try again",
+        code="PROVE_MOVED",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """A view as the source has it."""
+
+    types: tuple[ColumnType, ...]
+    digester: Digester
+    pairs: bytearray
+    rows: int
+
+
+class _ViewProver:
+    def __init__(self, cut: SourceCut, spec: ViewSpec, on_progress: OnProgress) -> None:
+        self._cut = cut
+        self._spec = spec
+        self._on_progress = on_progress
+
+    def against_all(self, make_sink: MakeSink) -> Iterator[ViewProof]:
+        """A proof for each sink; what one of them cannot do is its own problem."""
+        started = time.monotonic()
+        try:
+            expected = self._read_source()
+        except CdcError as error:
+            yield from (self._failed(options, started, error) for options in self._spec.sinks)
+            return
+        for options in self._spec.sinks:
+            try:
+                proof = self._against(make_sink(self._spec, options), options, expected)
+            except CdcError as error:
+                yield self._failed(options, started, error)
+            else:
+                yield replace(proof, seconds=time.monotonic() - started)
+            started = time.monotonic()
+
+    def _read_source(self) -> _Expected:
+        spec = self._spec
+        types = self._cut.types(spec)
+        digester = Digester([spec.columns.index(column) for column in spec.key])
+        pairs = digester.all(self._watched("reading Postgres", None, self._cut.rows(spec), None))
+        return _Expected(types, digester, pairs, len(pairs) // PAIR_BYTES)
+
+    def _against(self, sink: Sink, options: SinkOptions, expected: _Expected) -> ViewProof:
+        self._require_at_cut(sink)
+        stored = self._watched(f"reading {sink.name}", sink.name, self._stored(sink, expected), expected.rows)
+        found = compare(expected.pairs, expected.digester.all(stored))
+        examples = () if found.equal else self._examples(sink, expected, found)
+        self._require_at_cut(sink)
+        return ViewProof(
+            self._spec.name,
+            options.name,
+            self._cut.lsn,
+            0.0,
+            rows=expected.rows,
+            missing=found.count(Difference.MISSING),
+            extra=found.count(Difference.EXTRA),
+            different=found.count(Difference.DIFFERENT),
+            duplicate=found.count(Difference.DUPLICATE),
+            examples=examples,
+            may_expire="ttl" in options.options,
+        )
+
+    def _require_at_cut(self, sink: Sink) -> None:
+        position = sink.position()
+        if position is not None and position.lsn > self._cut.lsn:
+            raise _MovedError
+        if position is None or position.lsn < self._cut.lsn:
+            stands = "is empty or was lost" if position is None else f"stands at {format_lsn(position.lsn)}"
+            raise OperatorError(
+                f"it {stands}, the other views at {format_lsn(self._cut.lsn)}",
+                f"see the log of apply, or rebuild it: afterimage rebuild {self._spec.name}",
+                code="NOT_AT_LSN",
+            )
+
+    def _stored(self, sink: Sink, expected: _Expected) -> Iterator[TextRow]:
+        renderers = [renderer(column.oid, column.mod) for column in expected.types]
+        for row in sink.rows():
+            if len(row) != len(renderers):
+                raise OperatorError(f"{sink.name} gives {len(row)} columns for {len(renderers)}", code="SINK_SHAPE")
+            yield tuple([render(value) for render, value in zip(renderers, row, strict=True)])
+
+    def _examples(self, sink: Sink, expected: _Expected, found: Compared) -> tuple[Example, ...]:
+        """Read again for the names of a few keys: digests do not have them."""
+        wanted = found.sample()
+        self._on_progress(Progress("naming differing keys", self._spec.name, sink.name))
+        keys = dict(named(expected.digester, self._cut.rows(self._spec), wanted))
+        left = {digest: kind for digest, kind in wanted.items() if digest not in keys}
+        keys |= dict(named(expected.digester, self._stored(sink, expected), left))
+        examples = [
+            Example(wanted[digest], dict(zip(self._spec.key, key, strict=True))) for digest, key in keys.items()
+        ]
+        return tuple(sorted(examples, key=lambda each: (each.difference.value, [v or "" for v in each.key.values()])))
+
+    def _watched(self, doing: str, sink: str | None, rows: Iterable[Any], total: int | None) -> Iterator[Any]:
+        done = 0
+        for done, row in enumerate(rows, 1):
+            if done % _REPORT_EVERY_ROWS == 1:
+                self._on_progress(Progress(doing, self._spec.name, sink, done, total))
+            yield row
+        self._on_progress(Progress(doing, self._spec.name, sink, done, total))
+
+    def _failed(self, options: SinkOptions, started: float, error: CdcError) -> ViewProof:
+        problem = f"{error.message} ({error.hint})" if error.hint else error.message
+        return ViewProof(self._spec.name, options.name, self._cut.lsn, time.monotonic() - started, problem=problem)

@@ -1,0 +1,68 @@
+"""What a comparison counts and names, and what a proof's outcome means."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.prove.compare import EXAMPLES_MAX, Digester, compare, named
+from jobs.prove.result import Difference, Example, ViewProof
+
+
+def test_all_are_counted_and_a_few_of_each_kind_are_named() -> None:
+    digester = Digester([0])
+    source = [(str(n), "a") for n in range(3000)]
+    sink = [(str(n), "a" if n % 2 else "b") for n in range(1000, 4000)]
+    found = compare(digester.all(source), digester.all(sink))
+    counts = {kind: found.count(kind) for kind in Difference}
+    assert counts == {
+        Difference.DUPLICATE: 0,
+        Difference.DIFFERENT: 1000,
+        Difference.MISSING: 1000,
+        Difference.EXTRA: 1000,
+    }
+    wanted = found.sample()
+    assert set(wanted.values()) == {Difference.DIFFERENT, Difference.MISSING, Difference.EXTRA}
+    assert len(wanted) <= EXAMPLES_MAX
+    keys = dict(named(digester, source + sink, wanted))
+    for digest, (key,) in keys.items():
+        number = int(key or "")
+        kind = Difference.MISSING if number < 1000 else Difference.EXTRA if number >= 3000 else Difference.DIFFERENT
+        assert wanted[digest] is kind
+
+
+def test_two_proofs_do_not_share_a_salt() -> None:
+    assert Digester([0]).key(("a",)) != Digester([0]).key(("a",))
+
+
+@pytest.mark.parametrize(
+    ("proof", "holds"),
+    [
+        (ViewProof("v", "delta", 1, 0.1, rows=5), True),
+        (ViewProof("v", "delta", 1, 0.1, missing=1), False),
+        (ViewProof("v", "cache", 1, 0.1, missing=1, may_expire=True), True),
+        (ViewProof("v", "cache", 1, 0.1, missing=1, extra=1, may_expire=True), False),
+        (ViewProof("v", "delta", 1, 0.1, different=1), False),
+        (ViewProof("v", "delta", 1, 0.1, duplicate=1), False),
+        (ViewProof("v", "delta", 1, 0.1, problem="away"), False),
+    ],
+)
+def test_what_holds(proof: ViewProof, holds: bool) -> None:
+    assert proof.holds is holds
+
+
+def test_json() -> None:
+    proof = ViewProof("v", "search", 0x100000002, 1.23456, 10, 1, examples=(Example(Difference.MISSING, {"id": None}),))
+    assert proof.to_json() == {
+        "view": "v",
+        "sink": "search",
+        "lsn": "1/2",
+        "holds": False,
+        "rows": 10,
+        "missing": 1,
+        "extra": 0,
+        "different": 0,
+        "duplicate": 0,
+        "examples": [{"difference": "missing", "key": {"id": None}}],
+        "seconds": 1.235,
+        "problem": None,
+    }
