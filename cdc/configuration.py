@@ -120,9 +120,13 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explained(file: Path, error: ValidationError) -> ConfigError:
     problems = error.errors(include_input=False, include_url=False)
-    lines = [f"{'.'.join(map(str, problem['loc'])) or 'configuration'}: {problem['msg']}" for problem in problems]
+    lines = [f"{'.'.join(map(str, problem['loc'])) or 'configuration'}: {_said(problem)}" for problem in problems]
     hints = [hint for problem in problems if (hint := _hint(problem))]
     return ConfigError(f"{file}: {'; '.join(lines)}", "; ".join(hints) or "see docs/CONFIGURATION.md", code="CONFIG")
+
+
+def _said(problem: Any) -> str:
+    return "unknown key" if problem["type"] == "extra_forbidden" else str(problem["msg"])
 
 
 def _hint(problem: Any) -> str | None:

@@ -9,6 +9,7 @@ import logging
 import sys
 from typing import Any, cast
 
+import stamina.instrumentation
 import structlog
 
 
@@ -22,6 +23,7 @@ def configure(*, verbose: bool = False, as_json: bool | None = None, **fields: A
     json_lines = not sys.stderr.isatty() if as_json is None else as_json
     level = logging.DEBUG if verbose else logging.INFO
     renderer: Any = structlog.processors.JSONRenderer() if json_lines else structlog.dev.ConsoleRenderer()
+    stamina.instrumentation.set_on_retry_hooks([])  # its own would log arguments, and so values
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
