@@ -19,7 +19,7 @@ from cdc.lsn import format_lsn
 from cdc.progress_log import ProgressLog
 from cdc.settings import Settings
 from jobs.batch import Target, Task
-from jobs.control import ControlServer, State
+from jobs.control import ControlServer, RunTo, State
 from jobs.control import Run as Running
 from jobs.control.records import Kind
 from jobs.dead_letters import DeadLetters
@@ -66,6 +66,8 @@ class ApplyRun:
         self._dead_letters = DeadLetters(settings)
         self._pipeline: Pipeline | None = None
         self._batch_s = 0.0
+        self.lsn = 0
+        """Where all views stood last."""
 
     def run(self) -> None:
         """Apply until stopped, caught up (`once`), or a person is needed (CdcError)."""
@@ -133,6 +135,9 @@ class ApplyRun:
         if self._stop_requested(0):
             raise Finished
         self._require_ownership()
+        self.lsn = lsn or 0
+        if self._until_lsn is not None:
+            return self._ask_for(self._until_lsn)
         boundary = self._log.boundary()
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
             self._finish_when_done(lsn, boundary.lsn)
@@ -145,8 +150,17 @@ class ApplyRun:
             raise Finished
         return Asked(boundary, step, self._known(rebuild))
 
+    def _ask_for(self, until_lsn: int) -> Asked:
+        """One batch that ends exactly there, once capture has got there."""
+        if self.lsn >= until_lsn:
+            raise Finished
+        boundary = self._log.boundary()
+        if boundary is not None and boundary.lsn < until_lsn:
+            boundary = self._log.boundary(_WAIT_S)
+        return Asked(boundary, RunTo(until_lsn))
+
     def _finish_when_done(self, lsn: int, newest: int) -> None:
-        if self._once and not self._control.requests() and lsn >= max(newest, self._until_lsn or 0):
+        if self._once and not self._control.requests() and lsn >= newest:
             raise Finished
 
     def _known(self, rebuild: dict[str, str]) -> dict[str, str]:

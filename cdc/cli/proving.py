@@ -1,0 +1,97 @@
+"""`afterimage prove`: every view in every sink against Postgres, at one LSN, with what differs by key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.markup import escape
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from cdc.cli.screen import err, out
+from cdc.cli.views import named_views
+from cdc.lsn import format_lsn
+from cdc.settings import Settings
+from jobs.control import apply_owner
+from jobs.prove import ControlHolder, Holder, LocalHolder, OnProgress, Progress, ViewProof, prove
+from jobs.spec import ViewSpec
+from sinks.registry import make_sink
+
+
+def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
+    """Prove and show; 1 on any difference."""
+    specs = named_views(settings, names)
+    with watched() as on_progress:
+        proofs = prove_views(settings, specs, on_progress)
+    if as_json:
+        out.print_json(json.dumps([proof.to_json() for proof in proofs]))
+    else:
+        show(proofs)
+    return int(not all(proof.holds for proof in proofs))
+
+
+def prove_views(settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress) -> list[ViewProof]:
+    """With the running apply, or where none runs with a batch of our own."""
+    with _holder(settings, on_progress) as holder:
+        return prove(settings, specs, lambda spec, option: make_sink(option, spec, settings), holder, on_progress)
+
+
+@contextmanager
+def _holder(settings: Settings, on_progress: OnProgress) -> Iterator[Holder]:
+    if apply_owner(settings) is not None:
+        yield ControlHolder(settings, on_progress=on_progress)
+        return
+    from cdc.cli.applying import local_apply
+
+    on_progress(Progress("no apply process runs: starting Spark here"))
+    with local_apply(settings) as run_to:
+        yield LocalHolder(run_to)
+
+
+@contextmanager
+def watched() -> Iterator[OnProgress]:
+    """A line that says what is done now, for as long as it takes."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def on_progress(progress: Progress) -> None:
+            of = f" {progress.view}" if progress.view else ""
+            bar.update(task, description=escape(f"{progress.doing}{of}"), completed=progress.done, total=progress.total)
+
+        yield on_progress
+
+
+def show(proofs: Sequence[ViewProof]) -> None:
+    """A line per view and sink; below, what differs."""
+    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table.add_column("")
+    table.add_column("view")
+    table.add_column("sink")
+    for name in ("rows", "missing", "extra", "different", "seconds"):
+        table.add_column(name, justify="right")
+    for proof in proofs:
+        mark = "[green]✓[/]" if proof.holds else "[bold red]✗[/]"
+        counts = [f"{count:,}" for count in (proof.rows, proof.missing, proof.extra, proof.different + proof.duplicate)]
+        table.add_row(mark, escape(proof.view), proof.sink, *counts, f"{proof.seconds:.1f}")
+    out.print(table)
+    for proof in proofs:
+        _show_problem(proof)
+    held = sum(proof.holds for proof in proofs)
+    where = format_lsn(proofs[0].lsn) if proofs else "nowhere"
+    style = "green" if held == len(proofs) else "bold red"
+    out.print(f"[{style}]{held} of {len(proofs)} proved equal to Postgres at {where}[/]")
+
+
+def _show_problem(proof: ViewProof) -> None:
+    name = escape(f"{proof.view} in {proof.sink}")
+    if proof.problem is not None:
+        out.print(f"[red]{name}[/]: {escape(proof.problem)}", soft_wrap=True)
+    for example in proof.examples:
+        key = ", ".join(f"{column}={value}" for column, value in example.key.items())
+        out.print(f"[red]{name}[/]: {example.difference.value} {escape(key)}", soft_wrap=True)
+    if not proof.holds and proof.problem is None:
+        out.print(f"  [bold]remedy[/] afterimage rebuild {escape(proof.view)}", soft_wrap=True)

@@ -1,0 +1,71 @@
+"""`afterimage wait`: read your own writes: returns when the views have reached a position of the log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from cdc.cli.screen import err, out
+from cdc.cli.standing import Observer, ViewStanding
+from cdc.cli.views import named_views
+from cdc.errors import ConfigError, TransientError
+from cdc.lsn import format_lsn, parse_lsn
+from cdc.settings import Settings
+
+_EVERY_S: Final = 0.1
+
+
+def parse_position(text: str) -> int:
+    """An LSN as the user wrote it."""
+    try:
+        return parse_lsn(text)
+    except ValueError as error:
+        raise ConfigError(
+            str(error), "take one from SQL: SELECT pg_current_wal_insert_lsn() after your commit", code="BAD_LSN"
+        ) from error
+
+
+def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: float, as_json: bool) -> int:
+    """Wait; a TransientError (exit 1) says which views are not there in time."""
+    lsn = parse_position(text)
+    named_views(settings, names)
+    observer = Observer(settings)
+    began_s = time.monotonic()
+    try:
+        with err.status(f"waiting for {format_lsn(lsn)}"):
+            while behind := _behind(observer, lsn, names):
+                if time.monotonic() - began_s > timeout_s:
+                    raise _too_late(lsn, behind, timeout_s)
+                time.sleep(_EVERY_S)
+    finally:
+        observer.close()
+    waited_s = time.monotonic() - began_s
+    if as_json:
+        out.print_json(json.dumps({"lsn": format_lsn(lsn), "seconds": round(waited_s, 3)}))
+    else:
+        out.print(f"all views have reached {format_lsn(lsn)} ({waited_s:.1f} s)")
+    return 0
+
+
+def _behind(observer: Observer, lsn: int, names: Sequence[str]) -> list[ViewStanding]:
+    report = observer.look()
+    views = [view for view in report.views if not names or view.view in names]
+    return [view for view in views if view.lsn is None or view.lsn < lsn] or ([] if views else _nothing())
+
+
+def _nothing() -> list[ViewStanding]:
+    return [ViewStanding("no view", "any sink", None, None, None)]
+
+
+def _too_late(lsn: int, behind: Sequence[ViewStanding], timeout_s: float) -> TransientError:
+    stands = ", ".join(
+        f"{view.view} in {view.sink} at {format_lsn(view.lsn) if view.lsn is not None else 'no position'}"
+        for view in behind[:5]
+    )
+    return TransientError(
+        f"not at {format_lsn(lsn)} after {timeout_s:g} s: {stands}",
+        "do capture and apply run? see `afterimage status`",
+        code="WAIT_TIMEOUT",
+    )
