@@ -1,7 +1,7 @@
 """One artifact, by coordinates, into a staging folder; jgo knows where artifacts live, so that this project need not.
 
 In: an artifact, a folder, a callback for bytes. Out: a file that is NOT yet verified. Foreign errors become
-TransientError (network) or OperatorError (no such artifact).
+TransientError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import requests
 from jgo.maven import MavenContext, PythonResolver
 
-from cdc.errors import OperatorError, TransientError
+from cdc.errors import TransientError
 from cdc.stack.locks import Artifact
 
 TIMEOUT_S = 30
@@ -36,14 +36,16 @@ def download(artifact: Artifact, folder: Path, on_bytes: Callable[[int], None]) 
     try:
         return Path(wanted.resolve())
     except (requests.RequestException, OSError) as error:
-        raise TransientError(
-            f"cannot fetch {artifact.coordinates}: {type(error).__name__}",
-            "check the network (proxy, certificates, free disk); what was fetched is kept, so simply run it again",
-            code="FETCH",
-        ) from error
+        raise _failure(artifact, type(error).__name__) from error
     except RuntimeError as error:
-        raise OperatorError(
-            f"cannot fetch {artifact.coordinates}: no repository has it, or none could be reached",
-            "check the network and the coordinates in config/locks",
-            code="FETCH",
-        ) from error
+        # All that jgo says is that none of its repositories answered with 200.
+        raise _failure(artifact, "no repository gave it") from error
+
+
+def _failure(artifact: Artifact, why: str) -> TransientError:
+    return TransientError(
+        f"cannot fetch {artifact.coordinates}: {why}",
+        "check the network (proxy, certificates), the disk, and that config/locks names something that exists; "
+        "what was fetched is kept, so simply run it again",
+        code="FETCH",
+    )

@@ -44,13 +44,20 @@ PORTS: Mapping[str, int] = MappingProxyType(
 class Stack:
     """Postgres, Kafka, OpenSearch and Valkey with their data under one folder."""
 
-    def __init__(self, data: Path, *, postgres_major: int = DEFAULT_MAJOR, ports: Mapping[str, int] = PORTS) -> None:
-        """`ports` are the preferred ones; 0 or none means any free one."""
+    def __init__(
+        self,
+        data: Path,
+        *,
+        postgres_major: int = DEFAULT_MAJOR,
+        ports: Mapping[str, int] = PORTS,
+        short_lived: bool = False,
+    ) -> None:
+        """`ports` are the preferred ones, 0 or none means any free one; `short_lived` starts faster and runs slower."""
         self.data = data.absolute()
         self._servers: tuple[Server, ...] = (
             Postgres(self.data / "postgres", major=postgres_major, port=ports.get("postgres", 0)),
-            Kafka(self.data / "kafka", port=ports.get("kafka", 0)),
-            OpenSearch(self.data / "opensearch", port=ports.get("opensearch", 0)),
+            Kafka(self.data / "kafka", port=ports.get("kafka", 0), short_lived=short_lived),
+            OpenSearch(self.data / "opensearch", port=ports.get("opensearch", 0), short_lived=short_lived),
             Valkey(self.data / "valkey", port=ports.get("valkey", 0)),
         )
 

@@ -33,6 +33,7 @@ from cdc.stack.locks import Artifact
 
 PARALLEL = 8
 ATTEMPTS = 4
+STAGING = ".staging-"
 Downloader = Callable[[Artifact, Path, Callable[[int], None]], Path]
 
 _log = log.get(__name__)
@@ -93,7 +94,9 @@ def _is_whole(path: Path, artifact: Artifact) -> bool:
 def _fetch_missing(
     missing: list[Artifact], root: Path, what: str, console: Console | None, downloader: Downloader
 ) -> None:
-    staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=root))
+    for left in root.glob(f"{STAGING}*"):  # by a process that was killed: we hold the lock, so nobody uses it
+        shutil.rmtree(left, ignore_errors=True)
+    staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=root))
     _log.info("fetching", what=what, files=len(missing), bytes=sum(artifact.size for artifact in missing))
     pool = ThreadPoolExecutor(PARALLEL)
     try:

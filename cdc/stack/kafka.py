@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from cdc.errors import OperatorError
 from cdc.stack.fetch import fetch
-from cdc.stack.java import java_home
+from cdc.stack.java import SHORT_LIVED, java_home
 from cdc.stack.locks import Artifact, load
 from cdc.stack.ports import HOST
 from cdc.stack.process import Command
@@ -90,10 +90,12 @@ class Kafka:
         *,
         port: int = PREFERRED_PORT,
         settings: Mapping[str, str] | None = None,
+        short_lived: bool = False,
     ) -> None:
         self.folder = folder
         self.preferred: Ports = {"kafka": port, "controller": port + 1 if port else 0}
         self._settings = {**SETTINGS, **(settings or {})}
+        self._jvm = SHORT_LIVED if short_lived else ()
 
     def artifacts(self) -> tuple[Artifact, ...]:
         """Its jars."""
@@ -109,7 +111,7 @@ class Kafka:
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(java, properties)
         heap = [f"-Xmx{HEAP}", "-Xms128m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:+ExitOnOutOfMemoryError"]
-        return Command([*java, *heap, "kafka.Kafka", str(properties)], self.folder)
+        return Command([*java, *heap, *self._jvm, "kafka.Kafka", str(properties)], self.folder)
 
     def why_not_ready(self, ports: Ports) -> str | None:
         """Ask the broker for its metadata."""
@@ -140,7 +142,7 @@ class Kafka:
     def _format(self, java: list[str], properties: Path) -> None:
         shutil.rmtree(self.folder / "data", ignore_errors=True)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["-XX:TieredStopAtLevel=1", "-Xmx128m", "kafka.tools.StorageTool"]
+        tool = [*SHORT_LIVED, "-Xmx128m", "kafka.tools.StorageTool"]
         argv = [*java, *tool, "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
         done = subprocess.run(argv, cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cdc.stack.account import give, own_folder, unprivileged
 from cdc.stack.fetch import fetch
-from cdc.stack.java import java_home
+from cdc.stack.java import SHORT_LIVED, java_home
 from cdc.stack.locks import Artifact, Lock, load
 from cdc.stack.opensearch_modules import describe_modules
 from cdc.stack.ports import HOST
@@ -59,10 +59,11 @@ class OpenSearch:
     user: str | None = None
     password_file: Path | None = None
 
-    def __init__(self, folder: Path, *, port: int = PREFERRED_PORT) -> None:
+    def __init__(self, folder: Path, *, port: int = PREFERRED_PORT, short_lived: bool = False) -> None:
         self.folder = folder
         self.preferred: Ports = {"opensearch": port, "transport": port + 1 if port else 0}
         self._account = unprivileged()
+        self._jvm = (*JVM, *SHORT_LIVED) if short_lived else JVM
 
     def artifacts(self) -> tuple[Artifact, ...]:
         """Its jars."""
@@ -78,7 +79,7 @@ class OpenSearch:
             give(self._account, folder)
         self._configure(root, ports)
         java = java_home(self._account, JAVA_BELOW) / "bin" / "java"
-        argv = [str(java), *JVM, f"-Djava.io.tmpdir={temporary}", f"-Dopensearch.path.home={home}"]
+        argv = [str(java), *self._jvm, f"-Djava.io.tmpdir={temporary}", f"-Dopensearch.path.home={home}"]
         argv += [f"-Dopensearch.path.conf={config}", "-cp", f"{home}/lib/*", "org.opensearch.bootstrap.OpenSearch"]
         return Command(argv, root, self._account)
 

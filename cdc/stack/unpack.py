@@ -28,6 +28,8 @@ def unpacked(name: str, account: Account | None, fill: Callable[[Path], None]) -
         return final
     with FileLock(base / ".lock"):
         if not final.is_dir():
+            for left in base.glob(f".{name}-*"):  # by a process that was killed while it held this lock
+                shutil.rmtree(left, ignore_errors=True)
             partial = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=base))
             try:
                 fill(partial)

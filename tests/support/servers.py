@@ -25,6 +25,7 @@ from cdc.stack.kafka import Kafka
 from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
 from cdc.stack.server import Endpoint, Server
+from cdc.stack.state import StackState
 from cdc.stack.valkey import Valkey
 from tests.support.wait import wait_until
 
@@ -96,11 +97,11 @@ def servers_folder() -> Iterator[Path]:
     _make_base()
     for left in BASE.iterdir():
         if process.start_time(int(left.name.partition("-")[0])) is None:
-            _sweep(left)
+            sweep(left)
     folder = BASE / f"{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir(mode=0o755)
     yield folder
-    _sweep(folder)
+    sweep(folder)
 
 
 @pytest.fixture(scope="session")
@@ -133,7 +134,7 @@ def postgres_major(servers_folder: Path, postgres: PostgresServer) -> Iterator[C
 @pytest.fixture(scope="session")
 def kafka(servers_folder: Path) -> Iterator[Endpoint]:
     """Kafka; clients connect to `.address`."""
-    server = Kafka(servers_folder / "kafka", port=0)
+    server = Kafka(servers_folder / "kafka", port=0, short_lived=True)
     yield daemon.start(server)
     daemon.halt(server)
 
@@ -149,9 +150,16 @@ def valkey(servers_folder: Path) -> Iterator[Endpoint]:
 @pytest.fixture(scope="session")
 def opensearch(servers_folder: Path) -> Iterator[Endpoint]:
     """OpenSearch, HTTP without a password."""
-    server = OpenSearch(servers_folder / "opensearch", port=0)
+    server = OpenSearch(servers_folder / "opensearch", port=0, short_lived=True)
     yield daemon.start(server)
     daemon.halt(server)
+
+
+@pytest.fixture(scope="session")
+def stack(postgres: PostgresServer, kafka: Endpoint, opensearch: Endpoint, valkey: Endpoint) -> StackState:
+    """All four, as `up` would have left them."""
+    endpoints = (postgres.endpoint, kafka, opensearch, valkey)
+    return StackState(servers={endpoint.name: endpoint for endpoint in endpoints})
 
 
 @pytest.fixture
@@ -207,11 +215,13 @@ def private_server() -> Iterator[Callable[..., PrivateServer]]:
     folder.mkdir(mode=0o755)
 
     def of(kind: Callable[..., Server], **options: Any) -> PrivateServer:
+        if kind in (Kafka, OpenSearch):
+            options.setdefault("short_lived", True)
         server = kind(folder / secrets.token_hex(4), port=0, **options)
         return PrivateServer(server, daemon.start(server))
 
     yield of
-    _sweep(folder)
+    sweep(folder)
 
 
 def _make_base() -> None:
@@ -219,7 +229,7 @@ def _make_base() -> None:
     assert BASE.stat().st_uid == os.geteuid(), f"{BASE} belongs to somebody else"
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
     """Stop whatever still runs out of this folder, and remove it."""
     for pid_file in folder.glob("*/pid.json"):
         process.stop(process.Process.model_validate_json(pid_file.read_bytes()), 30)

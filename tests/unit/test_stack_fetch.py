@@ -99,6 +99,14 @@ def test_goes_on_where_it_was_interrupted(tmp_path, repository, artifacts):
     assert not list(tmp_path.rglob(".staging-*"))
 
 
+def test_what_a_killed_process_left_is_swept_away(tmp_path, repository, artifacts):
+    left = tmp_path / "artifacts" / ".staging-killed" / "half.jar"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"ha")
+    fetch(artifacts, what="test", cache=tmp_path, downloader=repository)
+    assert not left.exists()
+
+
 def test_tries_again_after_a_network_error_or_a_short_file(tmp_path, repository, artifacts):
     repository.failures["a"] = [TransientError("reset", "again")]
     repository.cut["b"] = 3
