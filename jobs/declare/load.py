@@ -17,7 +17,7 @@ from cdc.errors import ConfigError
 from cdc.names import delta_columns, path_name, quote_ident
 from cdc.nearest import suggestion
 from jobs.declare.context import UNKNOWN_TABLE, identifier, quote_column, span
-from jobs.declare.header import Header, read_header
+from jobs.declare.header import read_header
 from jobs.declare.keys import KEY, view_key
 from jobs.declare.parse import Select, parse_select
 from jobs.declare.source import Source
@@ -71,7 +71,7 @@ def declare_view(name: str, source: Source, relations: Relations) -> ViewSpec:
         postgres_sql=translation.postgres_sql,
         spark_sql=translation.spark_sql,
         sinks=header.sinks,
-        fingerprint=_fingerprint(translation, key, table, header),
+        fingerprint=_fingerprint(translation, key, table),
         file=source.name,
     )
 
@@ -141,10 +141,10 @@ def _delta_names(table: TableInfo, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(delta[name] for name in names)
 
 
-def _fingerprint(translation: Translation, key: Sequence[str], table: TableInfo, header: Header) -> str:
+def _fingerprint(translation: Translation, key: Sequence[str], table: TableInfo) -> str:
+    # Not the sinks' options: each sink adds its own, so that changing one of them reloads that sink alone.
     used = sorted(translation.used | set(table.key))
-    options = {sink.name: dict(sink.options) for sink in header.sinks if sink.options}
-    return _hash([translation.postgres_sql, translation.spark_sql, key, _types(table, used), options])
+    return _hash([translation.postgres_sql, translation.spark_sql, key, _types(table, used)])
 
 
 def _types(table: TableInfo, names: Sequence[str]) -> list[list[str | int]]:

@@ -7,7 +7,6 @@ Spark converts nothing by itself; what depends on a collation must say COLLATE "
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -142,8 +141,7 @@ def negated(context: Context, node: exp.Expr) -> Typed:
 
 def paren(context: Context, node: exp.Expr) -> Typed:
     """(..): what is translated has its own."""
-    found = context.part(node)
-    return replace(found, column=None)
+    return context.part(node)
 
 
 def is_test(context: Context, node: exp.Expr) -> Typed:

@@ -51,8 +51,8 @@ class Type:
 class Typed:
     """A translated expression.
 
-    `literal` is an untyped string literal's text, `null` says that it is the bare NULL, `digits` are those of an integer
-    constant, `column` is the table's column that this is.
+    `literal` is an untyped string literal's text, `null` says that it is the bare NULL, `digits` counts those of an
+    integer constant, `column` is the table's column that this is.
     """
 
     sql: str
