@@ -22,6 +22,9 @@ _HALF: Final = 8  # bytes of each of the two digests
 PAIR_BYTES: Final = 2 * _HALF
 _PAIR: Final = np.dtype([("key", "<u8"), ("row", "<u8")])
 
+_PART_ROWS: Final = 200_000
+_PARTS_MAX: Final = 256
+
 TextRow = tuple[str | None, ...]
 Keys = NDArray[np.uint64]
 
@@ -74,18 +77,25 @@ class Compared:
 
 
 def compare(source: bytearray, sink: bytearray) -> Compared:
-    """What has to change for the sink to equal the source."""
-    theirs, ours = _sorted(source), _sorted(sink)
+    """What has to change for the sink to equal the source; by parts, since sorting needs room for its part again."""
+    theirs, ours = (np.frombuffer(pairs, dtype=_PAIR) for pairs in (source, sink))
+    parts = min(_PARTS_MAX, 1 + max(len(theirs), len(ours)) // _PART_ROWS)
+    of_theirs, of_ours = ((rows["key"] % np.uint64(parts)).astype(np.uint8) for rows in (theirs, ours))
+    found = [_compare_part(theirs[of_theirs == part], ours[of_ours == part]) for part in range(parts)]
+    return Compared({kind: np.concatenate([part[kind] for part in found]) for kind in Difference})
+
+
+def _compare_part(theirs: NDArray[Any], ours: NDArray[Any]) -> dict[Difference, Keys]:
+    theirs, ours = (rows[np.argsort(rows["key"])] for rows in (theirs, ours))
     duplicate = np.union1d(_repeated(theirs["key"]), _repeated(ours["key"]))
     theirs, ours = _without(theirs, duplicate), _without(ours, duplicate)
     _, at, here = np.intersect1d(theirs["key"], ours["key"], assume_unique=True, return_indices=True)
-    keys = {
+    return {
         Difference.DUPLICATE: duplicate,
         Difference.DIFFERENT: theirs["key"][at][theirs["row"][at] != ours["row"][here]],
         Difference.MISSING: np.setdiff1d(theirs["key"], ours["key"], assume_unique=True),
         Difference.EXTRA: np.setdiff1d(ours["key"], theirs["key"], assume_unique=True),
     }
-    return Compared(keys)
 
 
 def named(
@@ -100,11 +110,6 @@ def named(
         if digest in left:
             left.remove(digest)
             yield digest, tuple(row[at] for at in digester.key_at)
-
-
-def _sorted(pairs: bytearray) -> NDArray[Any]:
-    rows = np.frombuffer(pairs, dtype=_PAIR)
-    return rows[np.argsort(rows["key"])]
 
 
 def _repeated(keys: Keys) -> Keys:

@@ -32,6 +32,7 @@ class _Float(NamedTuple):
     smallest_normal: float
 
 
+_POWER_OF_TWO: Final = 0.5  # its mantissa; the gap below such a number is half the gap above
 _FLOAT4: Final = _Float(6, 9, 2.0**24, 2.0**-126)
 _FLOAT8: Final = _Float(15, 17, 2.0**53, 2.0**-1022)
 
@@ -93,21 +94,19 @@ def _numeric(type_mod: int) -> Callable[[Any], str]:
             return _text(value)
         if not value.is_finite():
             return "NaN" if value.is_nan() else _infinite(value < 0)
-        sign, digits, exponent = value.as_tuple()
-        assert isinstance(exponent, int)
-        if exponent > 0:
-            digits, exponent = digits + (0,) * exponent, 0
-        if scale is not None and scale > -exponent:  # zeros that a store did not keep; no digit is ever dropped
-            digits, exponent = digits + (0,) * (scale + exponent), -scale
-        text = format(Decimal((sign, digits, exponent)), "f")
-        return text.removeprefix("-") if not any(digits) else text
+        text = format(value, "f") if value else format(value.copy_abs(), "f")
+        places = len(text.partition(".")[2])
+        if places >= scale:
+            return text
+        # Zeros that a store did not keep are put back; no digit is ever dropped.
+        return (text if places else text + ".") + "0" * (scale - places)
 
     return render
 
 
-def _scale(type_mod: int) -> int | None:
+def _scale(type_mod: int) -> int:
     if type_mod < _NUMERIC_HEADER:
-        return None
+        return 0
     bits = (type_mod - _NUMERIC_HEADER) & _SCALE_BITS
     return (bits ^ _SCALE_SIGN) - _SCALE_SIGN
 
@@ -127,12 +126,24 @@ def _float(form: _Float, narrow: Callable[[float], float]) -> Callable[[Any], st
         if math.isinf(number):
             return _infinite(number < 0)
         sign = "-" if math.copysign(1, number) < 0 else ""
+        number = abs(number)
         if number == 0:
             return sign + "0"
-        digits, exponent = _shortest(abs(number), form)
-        return sign + _layout(digits, exponent, form.digits_kept)
+        return sign + (_plainly(number, form) or _layout(*_shortest(number, form), form.digits_kept))
 
     return render
+
+
+def _plainly(number: float, form: _Float) -> str | None:
+    """The quick way for ordinary numbers, all those printed without an exponent but for reals' powers of two."""
+    if not 1e-4 <= number < 10.0**form.digits_kept:
+        return None
+    if form is _FLOAT8:
+        return repr(number).removesuffix(".0")
+    if math.frexp(number)[0] == _POWER_OF_TWO:
+        return None
+    tries = (f"{number:.{digits}g}" for digits in range(form.digits_kept, form.digits_max + 1))
+    return next(text for text in tries if _narrow4(float(text)) == number)
 
 
 def _shortest(number: float, form: _Float) -> tuple[str, int]:

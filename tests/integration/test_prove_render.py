@@ -62,6 +62,10 @@ def single(bits: int) -> float:
     return number
 
 
+def single_near(number: float) -> float:
+    return single(struct.unpack("<I", struct.pack("<f", number))[0])
+
+
 def double(bits: int) -> float:
     number: float = struct.unpack("<d", struct.pack("<Q", bits & 0xFFFFFFFFFFFFFFFF))[0]
     return number
@@ -103,6 +107,7 @@ def test_many_random_bit_patterns(printed: Printed) -> None:
     same(printed("float8", [double(rng.getrandbits(64)) for _ in range(20_000)]))
     same(printed("float4", [single(rng.getrandbits(32)) for _ in range(20_000)]))
     same(printed("float8", [float(rng.getrandbits(rng.randint(50, 100))) for _ in range(20_000)]))
+    same(printed("float4", [single_near(rng.uniform(0, 10 ** rng.randint(-4, 7))) for _ in range(20_000)]))
     same(printed("float8", [rng.randint(-(10**6), 10**6) / 100 for _ in range(5_000)]))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.prove import compare as compare_module
 from jobs.prove.compare import Digester, TextRow, compare, named
 from jobs.prove.result import Difference
 
@@ -50,3 +52,13 @@ def test_no_two_rows_are_encoded_alike_unless_a_sink_holds_nul(left: TextRow, ri
     nul_free = not any("\0" in (value or "") for value in left)
     if nul_free and left != right:
         assert digester.key(left) != digester.key(right)
+
+
+@given(source=ROWS, sink=ROWS)
+def test_comparing_by_parts_changes_nothing(source: list[TextRow], sink: list[TextRow]) -> None:
+    digester = Digester([0, 1])
+    whole = compare(digester.all(source), digester.all(sink))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare_module, "_PART_ROWS", 2)
+        parted = compare(digester.all(source), digester.all(sink))
+    assert {kind: set(parted.keys[kind]) for kind in Difference} == {kind: set(whole.keys[kind]) for kind in Difference}
