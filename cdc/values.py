@@ -162,6 +162,7 @@ def _decode_float4(value: str | float) -> str:
 
 
 def _decode_float8(value: str | float) -> str:
+    """A number, as json.loads makes it; a text is NaN or an infinity."""
     return value if isinstance(value, str) else print_float(value, is_double=True)
 
 
