@@ -6,11 +6,12 @@ In: settings and the relations that will be captured. Out: findings. Creates not
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic
 
 from cdc.changes import Relation
 from cdc.check.finding import Finding, critical, of_error, ok, warning
@@ -23,12 +24,16 @@ from cdc.topics import TopicPlan, pipeline_topics, table_topic
 _TIMEOUT_S: Final = 6.0
 _REFUSALS: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")
 _REQUEST_OVERHEAD: Final = 1 << 20
+_NEEDED: Final = (AclOperation.READ, AclOperation.WRITE)
+# What librdkafka would write to standard error is told by findings.
+_UNHEARD: Final = logging.getLogger("afterimage.unheard")
+_UNHEARD.disabled = True
 
 
 def look_at_broker(settings: Settings, relations: Sequence[Relation]) -> list[Finding]:
     """Look at the broker, the topics and transactions."""
     heard: list[KafkaError] = []
-    quiet: dict[str, Any] = {"error_cb": heard.append, "log_level": 0}
+    quiet: dict[str, Any] = {"error_cb": heard.append, "logger": _UNHEARD}
     admin = AdminClient({**client_config(settings.kafka, "check"), **quiet})
     try:
         metadata = admin.list_topics(timeout=_TIMEOUT_S)
@@ -65,8 +70,13 @@ def _unreachable(kafka: Kafka, error: KafkaException, heard: Sequence[KafkaError
 
 
 def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[str, int]) -> Iterator[Finding]:
+    if not plans:
+        return
     resources = {plan.name: ConfigResource(ConfigResource.Type.TOPIC, plan.name) for plan in plans}
-    futures = admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT_S) if resources else {}
+    settings = admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT_S)
+    described = admin.describe_topics(
+        TopicCollection(list(resources)), include_authorized_operations=True, request_timeout=_TIMEOUT_S
+    )
     for plan in plans:
         if partitions[plan.name] != plan.partitions:
             yield critical(
@@ -75,11 +85,22 @@ def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[s
                 f"set kafka.partitions to {partitions[plan.name]}: a key's partition must not change",
             )
         try:
-            entries = futures[resources[plan.name]].result()
+            entries = settings[resources[plan.name]].result()
+            allowed = described[plan.name].result().authorized_operations or _NEEDED
         except KafkaException as error:
-            yield of_error(translate(error.args[0], f"reading the settings of topic {plan.name}"))
+            yield of_error(translate(error.args[0], f"looking at topic {plan.name}"))
             continue
         yield from _settings(plan, {name: str(entry.value) for name, entry in entries.items()})
+        if missing := [operation.name for operation in _NEEDED if operation not in allowed]:
+            yield _forbidden(plan.name, " and ".join(missing))
+
+
+def _forbidden(topic: str, operations: str) -> Finding:
+    return critical(
+        "KAFKA_UNAUTHORISED",
+        f"Kafka does not allow {operations} on topic {topic}",
+        f"kafka-acls.sh --add --allow-principal .. --operation All --topic {topic}, or all topics by their prefix",
+    )
 
 
 def _settings(plan: TopicPlan, actual: dict[str, str]) -> Iterator[Finding]:
@@ -103,17 +124,19 @@ def _missing(admin: AdminClient, plans: Sequence[TopicPlan], kafka: Kafka) -> It
         NewTopic(plan.name, plan.partitions, kafka.replication_factor, config=dict(plan.config)) for plan in plans
     ]
     seen: set[str] = set()
-    for future in admin.create_topics(wanted, request_timeout=_TIMEOUT_S, validate_only=True).values():
+    for topic, future in admin.create_topics(wanted, request_timeout=_TIMEOUT_S, validate_only=True).items():
         try:
             future.result()
         except KafkaException as error:
-            finding = _refused(error.args[0], kafka)
+            finding = _refused(topic, error.args[0], kafka)
             if finding.message not in seen:  # the same for all topics, as a rule
                 seen.add(finding.message)
                 yield finding
 
 
-def _refused(error: KafkaError, kafka: Kafka) -> Finding:
+def _refused(topic: str, error: KafkaError, kafka: Kafka) -> Finding:
+    if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:  # and yet it was not listed
+        return _forbidden(topic, "DESCRIBE")
     if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
         return critical(
             "REPLICATION_FACTOR",
@@ -150,7 +173,7 @@ def _transactions(settings: Settings) -> Iterator[Finding]:
     trial = producer(
         settings.kafka,
         "check",
-        **{"transactional.id": f"afterimage-{settings.pipeline}-check", "log_level": 0, "error_cb": _ignore},
+        **{"transactional.id": f"afterimage-{settings.pipeline}-check", "logger": _UNHEARD, "error_cb": _ignore},
     )
     try:
         with translated("trying a transaction"):
