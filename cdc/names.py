@@ -29,7 +29,7 @@ _FOLDED_SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")
 
 def topic_name(pipeline: str, schema: str, table: str) -> str:
     """The topic of a table."""
-    return _cut(f"{pipeline}.{_escape(schema)}.{_escape(table)}")
+    return _cut(f"{pipeline}.{_schema_and_table(schema, table)}")
 
 
 def progress_topic(pipeline: str) -> str:
@@ -54,7 +54,7 @@ def dead_letter_topic(pipeline: str) -> str:
 
 def path_name(schema: str, table: str) -> str:
     """The folder of a table's mirror, one path component; a view's folder is its name, which has no dot."""
-    return _cut(f"{_escape(schema)}.{_escape(table)}")
+    return _cut(_schema_and_table(schema, table))
 
 
 def index_alias(pipeline: str, view: str) -> str:
@@ -97,6 +97,11 @@ def _without_nul(text: str) -> str:
     if "\0" in text:
         raise ConfigError("a name or text holds the character NUL, which Postgres does not know")
     return text
+
+
+def _schema_and_table(schema: str, table: str) -> str:
+    # Kafka takes dot and underscore for the same in names, so `a_b.c` and `a.b_c` could not both exist.
+    return f"{_escape(schema).replace('_', '-5f')}.{_escape(table)}"
 
 
 def _escape(name: str) -> str:

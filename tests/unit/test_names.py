@@ -17,6 +17,11 @@ def test_plain_names_stay_as_they_are():
     assert names.path_name("public", "order_items") == "public.order_items"
 
 
+def test_underscores_of_schemas_are_escaped_for_kafka():
+    assert names.topic_name("shop", "sales_eu", "order_items") == "shop.sales-5feu.order_items"
+    assert names.path_name("sales_eu", "order_items") == "sales-5feu.order_items"
+
+
 def test_every_other_byte_is_escaped():
     escaped = "-22-3b-20drop-20table-20x-3b-20-2d-2d-2f-2e-2e-2f-c3-a9"
     assert names.topic_name("shop", "a.b", HOSTILE) == f"shop.a-2eb.{escaped}"
