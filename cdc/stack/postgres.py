@@ -91,7 +91,7 @@ class Postgres:
         self._configure(cluster, ports["postgres"])
         argv = [str(binaries / "bin" / "postgres"), "-D", str(cluster)]
         # SIGINT: disconnect the clients; SIGTERM would wait for them. SIGQUIT: at once, recovering at the next start.
-        return Command(argv, cluster, self._account, stop_signals=(signal.SIGINT, signal.SIGQUIT))
+        return Command(argv, cluster, self._account, stop_signals=(signal.SIGINT, signal.SIGQUIT), owns_cwd=True)
 
     def why_not_ready(self, ports: Ports) -> str | None:
         """Log in and ask for something."""

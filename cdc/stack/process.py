@@ -7,6 +7,7 @@ never signalled.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 from collections import deque
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from cdc.stack.account import Account
 
+MARK = "AFTERIMAGE_PROCESS"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 STARTTIME = 19  # field 22 of /proc/<pid>/stat, counted after the closing parenthesis of field 2
 
@@ -29,13 +31,17 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run, where, as whom, and how it is asked to stop (in order of rudeness; SIGKILL comes last anyway)."""
+    """What to run, where, as whom, and how it is asked to stop (in order of rudeness; SIGKILL comes last anyway).
+
+    `owns_cwd`: whatever else runs the same program in that folder belongs to it.
+    """
 
     argv: Sequence[str]
     cwd: Path
     account: Account | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,)
+    owns_cwd: bool = False
 
 
 class Process(BaseModel):
@@ -47,6 +53,9 @@ class Process(BaseModel):
     started: str
     program: str
     cwd: Path
+    owns_cwd: bool = False
+    mark: str
+    """Stands in the environment of the process and of all that it starts."""
     stop_signals: tuple[int, ...] = (signal.SIGTERM,)
 
     @property
@@ -74,11 +83,12 @@ def start_time(pid: int) -> str | None:
 def spawn(command: Command, log: Path) -> Process:
     """Start a server in a session of its own, its output appended to `log`."""
     account = command.account
+    mark = secrets.token_hex(8)
     with log.open("ab") as output:
         child = subprocess.Popen(
             command.argv,
             cwd=command.cwd,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **command.env},
+            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **command.env, MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -94,6 +104,8 @@ def spawn(command: Command, log: Path) -> Process:
         started=started,
         program=os.path.realpath(command.argv[0]),
         cwd=command.cwd.resolve(),
+        owns_cwd=command.owns_cwd,
+        mark=mark,
         stop_signals=tuple(command.stop_signals),
     )
 
@@ -115,13 +127,20 @@ def stop(process: Process, deadline_s: float) -> None:
 
 
 def _leftovers(process: Process) -> list[psutil.Process]:
-    """Those that run the server's own program in its own folder: Postgres's backends have sessions of their own."""
+    """What it started and what outlived it, whichever sessions and parents they have by now."""
     found = []
     for other in psutil.process_iter():
         with suppress(psutil.Error):
-            if other.cwd() == str(process.cwd) and _same_program(other.exe(), process.program):
+            if _belongs(other, process):
                 found.append(other)
     return found
+
+
+def _belongs(other: psutil.Process, process: Process) -> bool:
+    # Postgres's backends write their titles over their environment.
+    if process.owns_cwd and other.cwd() == str(process.cwd) and _same_program(other.exe(), process.program):
+        return True
+    return bool(other.environ().get(MARK) == process.mark)
 
 
 def _same_program(running: str, started: str) -> bool:

@@ -79,10 +79,18 @@ def test_leaves_no_child_behind(run, tmp_path, crash_first):
 
 def test_a_recycled_pid_is_never_signalled(run):
     stranger = run(SLEEP)
-    stale = stranger.model_copy(update={"started": "another time", "program": "/other", "cwd": Path("/other")})
+    stale = stranger.model_copy(update={"started": "another time", "mark": "another"})
     assert not stale.alive
     stop(stale, 1)
     assert stranger.alive
+
+
+def test_only_an_owner_of_its_folder_takes_others_of_its_program_along(run):
+    bystander, found = run(SLEEP), run(SLEEP)
+    stop(found, 10)
+    assert bystander.alive
+    stop(found.model_copy(update={"owns_cwd": True}), 10)
+    assert not bystander.alive
 
 
 def test_is_found_again_from_its_record(run):
