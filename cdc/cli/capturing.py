@@ -15,6 +15,7 @@ from typing import Final
 from cdc.capture import Stopped, Streaming, Tables
 from cdc.catalog import load_relations
 from cdc.changes import Relation
+from cdc.check import fix
 from cdc.check.publication import require_publication
 from cdc.errors import OperatorError, TransientError
 from cdc.log import get
@@ -68,9 +69,11 @@ class CaptureRun:
     def _session(self) -> None:
         settings = self.settings
         shutil.rmtree(settings.data / "spool", ignore_errors=True)
-        tables, slot, system_id, estimated = self._look_at_source()
         topics = Topics(settings.kafka)
         topics.ensure(pipeline_topics(settings.pipeline))
+        if self._newest() is None:
+            self._prepare()
+        tables, slot, system_id, estimated = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
@@ -85,6 +88,12 @@ class CaptureRun:
             streaming.run()
         finally:
             publisher.close()
+
+    def _prepare(self) -> None:
+        """The first run makes the roles and the publication, where it has been given a role that may."""
+        if self.settings.source.admin is not None:
+            for line in fix(self.settings):
+                _log.info("prepared the source", made=line)
 
     def _look_at_source(self) -> tuple[Tables, SlotState | None, str, dict[str, int]]:
         settings = self.settings

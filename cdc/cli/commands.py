@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cdc.cli.app import app
+from cdc.cli.formats import Format
 from cdc.settings import Settings
 
 
@@ -109,3 +110,83 @@ def apply(
     settings = _settings(context)
     _logging(context, settings, "apply")
     run_apply(settings, once=once, master=master)
+
+
+@app.command()
+def rebuild(
+    context: typer.Context,
+    view: Annotated[str, typer.Argument(help="A view or a mirror, e.g. open_orders or public.orders.")],
+    prove: Annotated[bool, typer.Option("--prove", help="Prove it afterwards.")] = False,
+) -> None:
+    """Rebuild a view from offset zero beside the live one, then swap in one step. Interrupting it harms nothing."""
+    from cdc.cli.rebuilding import run_rebuild
+
+    settings = _settings(context)
+    _quiet_logging()
+    raise typer.Exit(run_rebuild(settings, view, then_prove=prove))
+
+
+@app.command()
+def query(
+    context: typer.Context,
+    sql: Annotated[str, typer.Argument(help="One SELECT over mirrors (public.orders) and views (open_orders).")],
+    wait: Annotated[str | None, typer.Option("--wait", help="First wait until the tables contain this LSN.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait.")] = 30.0,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.TABLE,
+) -> None:
+    """SQL over the derived Delta tables, all at one LSN, without starting Spark."""
+    from cdc.cli.querying import run_query_command
+
+    run_query_command(_settings(context), sql, wait=wait, timeout_s=timeout, form=form)
+
+
+@app.command()
+def prove(
+    context: typer.Context,
+    views: Annotated[list[str] | None, typer.Argument(help="Views to prove; all when none is named.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Compare every view in every sink with Postgres, row by row, at one LSN. Exit 1 on any difference."""
+    from cdc.cli.proving import run_prove
+
+    settings = _settings(context)
+    _quiet_logging()
+    raise typer.Exit(run_prove(settings, views or [], as_json=as_json))
+
+
+@app.command()
+def wait(
+    context: typer.Context,
+    lsn: Annotated[str, typer.Argument(help="From SQL after your commit: SELECT pg_current_wal_insert_lsn().")],
+    views: Annotated[list[str] | None, typer.Argument(help="Views to wait for; all when none is named.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait.")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Read your own writes: return when the views contain everything before this position."""
+    from cdc.cli.waiting import run_wait
+
+    settings = _settings(context)
+    _quiet_logging()
+    raise typer.Exit(run_wait(settings, lsn, views or [], timeout_s=timeout, as_json=as_json))
+
+
+@app.command()
+def explain(
+    context: typer.Context,
+    view: Annotated[str, typer.Argument(help="A view or a mirror.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """How a view is kept up to date: its key, sinks, and both SQL texts."""
+    from cdc.cli.explaining import run_explain
+
+    raise typer.Exit(run_explain(_settings(context), view, as_json=as_json))
+
+
+@app.command()
+def demo() -> None:
+    """The whole story on a sample shop: capture under load, kill, rebuild, query, prove. Exit 0 only if all held."""
+    from cdc.demo.story import run_demo
+    from cdc.resources import config_file
+
+    _quiet_logging()
+    raise typer.Exit(run_demo(config_file("demo.yml")))

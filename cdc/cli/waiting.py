@@ -7,24 +7,15 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from cdc.cli.positions import parse_position
 from cdc.cli.screen import err, out
 from cdc.cli.standing import Observer, ViewStanding
 from cdc.cli.views import named_views
-from cdc.errors import ConfigError, TransientError
-from cdc.lsn import format_lsn, parse_lsn
+from cdc.errors import TransientError
+from cdc.lsn import format_lsn
 from cdc.settings import Settings
 
 _EVERY_S: Final = 0.1
-
-
-def parse_position(text: str) -> int:
-    """An LSN as the user wrote it."""
-    try:
-        return parse_lsn(text)
-    except ValueError as error:
-        raise ConfigError(
-            str(error), "take one from SQL: SELECT pg_current_wal_insert_lsn() after your commit", code="BAD_LSN"
-        ) from error
 
 
 def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: float, as_json: bool) -> int:

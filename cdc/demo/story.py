@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from jobs.query.render import render_table
 from rich.console import Group
 from rich.live import Live
 from rich.markup import escape
@@ -36,6 +35,7 @@ from cdc.demo.workload import Workload
 from cdc.errors import OperatorError, TransientError
 from cdc.lsn import format_lsn, parse_lsn
 from jobs.query import run_query
+from jobs.query.render import as_table
 
 REBUILT_VIEW: Final = "open_orders"
 QUERY: Final = "SELECT status, count(*) AS orders, sum(total) AS total FROM open_orders GROUP BY status ORDER BY status"
@@ -128,11 +128,11 @@ class _Story:
             connection.execute("UPDATE orders SET note = 'written just now' WHERE id = 1")
         token = self._source_lsn()
         began_s = time.monotonic()
-        table, cut = run_query(self._settings, QUERY, wait_lsn=token, timeout_s=_CATCH_UP_S)
+        answer = run_query(self._settings, QUERY, wait_lsn=token, timeout_s=_CATCH_UP_S)
         took_s = time.monotonic() - began_s
         out.print(f"  [dim]{QUERY}[/]")
-        out.print(render_table(table))
-        return f"answered at {format_lsn(cut.lsn)}, which covers the write at {format_lsn(token)}, in {took_s:.1f} s"
+        out.print(as_table(answer.table))
+        return f"answered at {format_lsn(answer.cut.lsn)}, which covers the write at {format_lsn(token)}, in {took_s:.1f} s"
 
     def _prove(self) -> str:
         specs = named_views(self._settings, [])

@@ -1,0 +1,56 @@
+"""`afterimage explain`: how a view is kept up to date, and what it is made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.markup import escape
+from rich.syntax import Syntax
+
+from cdc.cli.screen import out
+from cdc.cli.views import named_views
+from cdc.settings import Settings
+from jobs.spec import Kind, ViewSpec
+
+
+def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:
+    """Show one view."""
+    (spec,) = named_views(settings, [name])
+    if as_json:
+        out.print_json(json.dumps(_as_dict(spec)))
+        return 0
+    mode = "mirror of a table" if spec.kind is Kind.MIRROR else "incremental, row by row"
+    out.print(f"view [bold]{escape(spec.name)}[/]: {mode}")
+    out.print(f"  from     {escape(spec.schema)}.{escape(spec.table)}", soft_wrap=True)
+    out.print(f"  key      {escape(', '.join(spec.key))}   the images of {escape(', '.join(spec.key_source))}")
+    for sink in spec.sinks:
+        options = "".join(f", {name}={value}" for name, value in sink.options.items())
+        out.print(f"  sink     {sink.name}{escape(options)}", soft_wrap=True)
+    if spec.file is not None:
+        out.print(f"  file     {escape(spec.file)}", soft_wrap=True)
+    out.print(
+        f"  a change in {escape(spec.table)} -> its row is computed anew; a row that leaves the filter is deleted"
+    )
+    out.print("  loaded anew when: the file or the table's columns change, its store was lost, or on `rebuild`")
+    out.print("  in Postgres:")
+    out.print(Syntax(spec.postgres_sql.strip(), "sql", word_wrap=True, background_color="default"))
+    if spec.kind is not Kind.MIRROR:
+        out.print("  in Spark:")
+        out.print(Syntax(spec.spark_sql.strip(), "sql", word_wrap=True, background_color="default"))
+    return 0
+
+
+def _as_dict(spec: ViewSpec) -> dict[str, Any]:
+    return {
+        "view": spec.name,
+        "mode": "mirror" if spec.kind is Kind.MIRROR else "incremental",
+        "table": f"{spec.schema}.{spec.table}",
+        "key": list(spec.key),
+        "key_source": list(spec.key_source),
+        "columns": list(spec.columns),
+        "sinks": [{"sink": sink.name, **sink.options} for sink in spec.sinks],
+        "postgres_sql": spec.postgres_sql,
+        "spark_sql": spec.spark_sql,
+        "file": spec.file,
+    }

@@ -1,0 +1,25 @@
+"""`afterimage query`: SQL over the derived tables, all at one LSN, printed for people or programs."""
+
+from __future__ import annotations
+
+import sys
+
+from cdc.cli.formats import Format
+from cdc.cli.screen import err, out
+from cdc.lsn import format_lsn
+from cdc.settings import Settings
+from jobs.query import run_query
+
+
+def run_query_command(settings: Settings, sql: str, *, wait: str | None, timeout_s: float, form: Format) -> None:
+    """Ask and print; where the answer stands goes to standard error."""
+    from cdc.cli.positions import parse_position
+    from jobs.query import render
+
+    lsn = parse_position(wait) if wait is not None else None
+    answer = run_query(settings, sql, wait_lsn=lsn, timeout_s=timeout_s)
+    if form is Format.TABLE:
+        out.print(render.as_table(answer.table))
+        err.print(f"[dim]at {format_lsn(answer.cut.lsn)}[/]")
+    else:
+        sys.stdout.write(render.as_json(answer.table) if form is Format.JSON else render.as_csv(answer.table))
