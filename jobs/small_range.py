@@ -1,0 +1,139 @@
+"""A small range of a topic, read in the driver: a Spark job would cost more than all its records.
+
+In: as jobs.changes. Out: the last change per key as an Arrow table, or Unusual, and then Spark reads the range. Keeps
+true: it answers only where its answer is Spark's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
+from cdc.settings import Kafka
+from jobs.native_rows import Last, Unusual, arrow_rows
+from jobs.tables import TableInfo
+
+RECORDS_MAX: Final = 5_000
+BYTES_MAX: Final = 16 << 20
+SILENCE_S: Final = 10.0
+OFFSET_OUT_OF_RANGE: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - librdkafka's own codes are called so
+_TRUNCATE_KEY: Final = b"{}"
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRange:
+    """The changes of a range and the position of its last truncate."""
+
+    rows: pa.Table
+    truncated_at: tuple[int, int] | None
+
+
+def read_small_range(
+    table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], lsns: tuple[int, int]
+) -> SmallRange:
+    """The last change per key, typed."""
+    newest: dict[tuple[int, bytes], Last] = {}
+    truncates: dict[int, tuple[int, int]] = {}
+    for key, change in map(_change, _records(table, kafka, *offsets)):
+        if not is_inside(change.lsn, change.ordinal, *lsns):
+            continue
+        if key == _TRUNCATE_KEY:
+            truncates[change.partition] = max(truncates.get(change.partition, (0, 0)), (change.lsn, change.ordinal))
+            continue
+        slot = (change.partition, key)
+        if slot not in newest or _order(newest[slot]) < _order(change):
+            newest[slot] = change
+    kept = [last for last in newest.values() if (last.lsn, last.ordinal) >= truncates.get(last.partition, (0, 0))]
+    return SmallRange(arrow_rows(kept, table), max(truncates.values(), default=None))
+
+
+def is_inside(lsn: int, ordinal: int, floor: int, ceiling: int) -> bool:
+    """Whether a change belongs to [floor, ceiling); a snapshot's rows (ordinal 0) stand before their position."""
+    if ordinal == 0:
+        return (lsn > floor or floor == 0) and lsn <= ceiling
+    return floor <= lsn < ceiling
+
+
+def _order(change: Last) -> tuple[int, int, int]:
+    return change.lsn, change.ordinal, change.offset
+
+
+def _change(message: Message) -> tuple[bytes, Last]:
+    key, value = message.key(), message.value()
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    try:
+        if key is None:
+            raise TypeError("a record without a key")
+        keys = json.loads(key)
+        if value is None:
+            lsn, ordinal = _header_position(message)
+            return key, Last(lsn, ordinal, offset, partition, keys, None)
+        envelope = json.loads(value)
+        source, op = envelope["source"], envelope["op"]
+        after = envelope["after"] if op in ("c", "r", "u") else None
+        if op not in ("c", "r", "u", "d", "t") or (after is None) != (op in ("d", "t")):
+            raise ValueError("another kind of event")
+        return key, Last(int(source["commit_lsn"]), int(source["ordinal"]), offset, partition, keys, after)
+    except (ValueError, TypeError, KeyError, AttributeError) as odd:
+        raise Unusual("record") from odd
+
+
+def _header_position(message: Message) -> tuple[int, int]:
+    headers: dict[str, Any] = dict(message.headers() or ())
+    lsn, _, ordinal = headers["position"].decode().partition(":")
+    return int(lsn), int(ordinal)
+
+
+def _records(table: TableInfo, kafka: Kafka, start: Sequence[int], end: Sequence[int]) -> Iterator[Message]:
+    todo = {at: last for at, (first, last) in enumerate(zip(start, end, strict=True)) if first < last}
+    if not todo:
+        return
+    client = consumer(kafka, "apply", **{"fetch.wait.max.ms": 10})
+    try:
+        with translated(f"reading {table.topic}"):
+            client.assign([TopicPartition(table.topic, at, start[at]) for at in todo])
+        size = 0
+        for message in _until(client, todo, table.topic):
+            size += len(message.value() or b"")
+            if size > BYTES_MAX:
+                raise Unusual("size")
+            yield message
+    finally:
+        client.close()
+
+
+def _until(client: Consumer, todo: dict[int, int], topic: str) -> Iterator[Message]:
+    """The messages below the end offsets; `todo` shrinks as partitions are done."""
+    while todo:
+        message = client.poll(SILENCE_S)
+        if message is None:
+            raise Unusual("silence")
+        partition, offset, error = message.partition(), message.offset(), message.error()
+        assert partition is not None
+        if error is not None and error.code() == OFFSET_OUT_OF_RANGE:
+            raise Unusual("range")
+        if error is not None and error.code() != END_OF_PARTITION:
+            raise translate(error, f"reading {topic}")
+        if partition not in todo:
+            continue
+        assert offset is not None
+        last = todo[partition] - 1
+        if error is not None:
+            # The log may end right here, with its last records compacted away, but not before.
+            if offset <= last:
+                raise Unusual("end")
+            del todo[partition]
+            continue
+        if offset >= last:
+            del todo[partition]
+        # Compaction may have taken the range's last record, and then this one is past it.
+        if offset <= last:
+            yield message

@@ -1,0 +1,6 @@
+"""The Delta sink: one plain Delta table per view, whose commits say where it stands."""
+
+from sinks.delta.sink import DeltaSink
+from sinks.delta.stamp import Stamp, vouched
+
+__all__ = ["DeltaSink", "Stamp", "vouched"]

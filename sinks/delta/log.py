@@ -1,0 +1,137 @@
+"""A Delta table's log and rows, read without Spark.
+
+In: a path. Out: its version, our newest stamp, its columns and its rows. Keeps true: a table that is not there is None,
+a log that cannot be read is an error, and the two are never taken for each other.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cdc.errors import TransientError
+from sinks.delta.stamp import Stamp
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+RECENT_COMMITS: Final = 10
+_MICROS: Final = 1_000_000
+_DAY_S: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as its log describes it; `stamp` is our newest commit's."""
+
+    version: int
+    stamp: Stamp | None
+    columns: tuple[str, ...]
+
+
+def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | None:
+    """The table's state now; None when there is no table."""
+    from deltalake.exceptions import TableNotFoundError
+
+    with translated(path):
+        try:
+            table = _open(path, storage_options, without_files=True)
+        except TableNotFoundError:
+            return None
+        columns = tuple(field.name for field in table.schema().fields)
+        return TableState(table.version(), _newest_stamp(table), columns)
+
+
+def rows_written(path: str, storage_options: Mapping[str, str]) -> int:
+    """How many rows the newest commit wrote."""
+    with translated(path):
+        commit = _open(path, storage_options, without_files=True).history(1)[0]
+        return int(commit.get("operationMetrics", {}).get("numOutputRows", 0))
+
+
+def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Every row as native values, batch by batch."""
+    import pyarrow as pa
+    from deltalake import QueryBuilder
+
+    with translated(path):
+        table = _open(path, storage_options)
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        reader = QueryBuilder().register("rows", table).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
+        for batch in reader:
+            arrays = pa.record_batch(batch).columns
+            yield from zip(*(native_values(array) for array in arrays), strict=True)
+
+
+def native_values(array: Any) -> list[Any]:
+    """An Arrow column as Python values; a date or time that Python has no year for becomes Postgres's text."""
+    import pyarrow as pa
+
+    if not pa.types.is_temporal(array.type):
+        values: list[Any] = array.to_pylist()
+        return values
+    try:
+        return [_utc(value) for value in array.to_pylist()]
+    except (OverflowError, ValueError):
+        return [_temporal(scalar, array.type) for scalar in array]
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(dt.UTC) if isinstance(value, dt.datetime) and value.tzinfo is not None else value
+
+
+def _temporal(scalar: Any, kind: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return _utc(scalar.as_py())
+    except (OverflowError, ValueError):
+        pass
+    if pa.types.is_date(kind):
+        return _civil(scalar.value)
+    seconds, micros = divmod(scalar.cast(pa.timestamp("us", kind.tz)).value, _MICROS)
+    days, second = divmod(seconds, _DAY_S)
+    clock = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
+    fraction = f".{micros:06}".rstrip("0") if micros else ""
+    return f"{_civil(days)} {clock}{fraction}{'+00' if kind.tz else ''}"
+
+
+def _civil(days: int) -> str:
+    """A day count as Postgres prints it: the calendar repeats every 400 years, which have 146,097 days."""
+    eras, day = divmod(days, 146_097)
+    date = dt.date(1970, 1, 1) + dt.timedelta(day)
+    return f"{date.year + 400 * eras:04}-{date.month:02}-{date.day:02}"
+
+
+def _newest_stamp(table: DeltaTable) -> Stamp | None:
+    # Others' commits (OPTIMIZE, for instance) may lie above ours; they do not move the view.
+    for limit in (RECENT_COMMITS, None):
+        for commit in table.history(limit):
+            stamp = Stamp.from_json(commit.get("userMetadata"))
+            if stamp is not None:
+                return stamp
+    return None
+
+
+def _open(path: str, storage_options: Mapping[str, str], **options: Any) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(path, storage_options=dict(storage_options) or None, **options)
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """delta-rs's errors as ours."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise TransientError(
+            f"the Delta table at {path} cannot be read: {str(error).splitlines()[0]}",
+            "check that the folder is whole and may be read; if files are missing, rebuild the view",
+            code="DELTA_UNAVAILABLE",
+        ) from error

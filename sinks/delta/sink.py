@@ -1,0 +1,105 @@
+"""One view as a Delta table.
+
+In: changes with OP, LSN and AT. Out: one commit per batch, which carries the rows and the position. Keeps true:
+a commit that is repeated changes nothing, whoever was killed when; another writer's commit in between is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cdc.settings import Delta
+from jobs.spec import ViewSpec
+from sinks.delta.commit import Commit, add_columns, merge, overwrite, replace_keys
+from sinks.delta.failures import translated
+from sinks.delta.literals import quoted
+from sinks.delta.log import TableState, rows_written, table_rows, table_state
+from sinks.delta.size import Way, measured, way_of
+from sinks.delta.stamp import Stamp, app_id
+from sinks.protocol import OP, UPSERT, Position, Written
+from sinks.standing import lost, new_generation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class DeltaSink:
+    """A view's table under `<delta.path>/<pipeline>/<folder>`; readers see a commit whole or not at all."""
+
+    name = "delta"
+
+    def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
+        self.folder = spec.name
+        self._path = f"{settings.path.rstrip('/')}/{pipeline}/{spec.name}"
+        self._options = settings.storage_options
+        self._pipeline = pipeline
+        self._spec = spec
+
+    @property
+    def path(self) -> str:
+        """Where readers find the table."""
+        return self._path
+
+    def position(self) -> Position | None:
+        """The newest stamped commit's position; None without a table, or when it is of another declaration."""
+        state = self._state()
+        return state.stamp.position if state is not None and self._is_ours(state) and state.stamp else None
+
+    def version(self) -> tuple[int, int]:
+        """The table's version and generation now, for the ledger."""
+        state = self._state()
+        if state is None or state.stamp is None:
+            raise lost("Delta", self._spec.name)
+        return state.version, state.stamp.generation
+
+    def write(self, changes: DataFrame, position: Position) -> Written:
+        """Apply the changes and move to `position` in one commit; a batch without changes makes none."""
+        state = self._state()
+        if state is None or state.stamp is None or not self._is_ours(state):
+            raise lost("Delta", self._spec.name)
+        if state.stamp.position.lsn >= position.lsn:
+            return Written()
+        with translated(self._doing):
+            batch = measured(changes, self._spec.key)
+            if batch.count == 0:
+                return Written()
+            rows = changes.select(*map(quoted, self._spec.columns), OP)
+            commit = self._commit(rows, state.stamp.generation, position)
+            add_columns(rows, commit, state.columns)
+            # One way or the other: the table is the same afterwards.
+            {Way.REPLACE_KEYS: replace_keys, Way.MERGE: merge}[way_of(batch)](rows, commit, batch)
+        return Written(batch.upserts, batch.count - batch.upserts)
+
+    def replace(self, rows: DataFrame, position: Position) -> Written:
+        """Overwrite the table in one commit, as a new generation."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        state = self._state()
+        known = [state.stamp.generation] if state is not None and state.stamp is not None else []
+        with translated(self._doing):
+            kept = rows.where(F.col(OP) == UPSERT).select(*map(quoted, self._spec.columns))
+            overwrite(kept, self._commit(kept, new_generation(known), position), self._spec.key)
+        return Written(upserts=rows_written(self._path, self._options))
+
+    def advance(self, position: Position) -> None:
+        """Nothing: the ledger vouches for the version that is there (docs/FORMATS.md), a commit would say no more."""
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """Every row in the view's columns, without Spark."""
+        return table_rows(self._path, self._options, self._spec.columns)
+
+    @property
+    def _doing(self) -> str:
+        return f"view {self._spec.name} into delta"
+
+    def _commit(self, frame: DataFrame, generation: int, position: Position) -> Commit:
+        stamp = Stamp(self._spec.name, generation, self._spec.fingerprint, position)
+        app = app_id(self._pipeline, self._spec.name, generation)
+        return Commit(frame.sparkSession, self._path, stamp, app)
+
+    def _state(self) -> TableState | None:
+        return table_state(self._path, self._options)
+
+    def _is_ours(self, state: TableState) -> bool:
+        return state.stamp is not None and state.stamp.fingerprint == self._spec.fingerprint

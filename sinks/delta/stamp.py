@@ -1,0 +1,74 @@
+"""What our commits say about themselves, and which position follows from it.
+
+In: a commit's `userMetadata`, the ledger's row. Out: a Stamp, a position. Keeps true: a table stands where its own
+newest stamped commit says, or further on only where the ledger names exactly the version that the table still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from sinks.position import load_position, position_json
+from sinks.protocol import Position
+
+MARK: Final = "afterimage"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The metadata of a commit that moved a view."""
+
+    view: str
+    generation: int
+    fingerprint: str
+    position: Position
+
+    def to_json(self) -> str:
+        """The commit's `userMetadata`."""
+        return position_json(
+            self.position,
+            **{MARK: VERSION, "view": self.view, "generation": self.generation, "fingerprint": self.fingerprint},
+        )
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Stamp | None:
+        """The stamp in `userMetadata`; None for anyone else's commit."""
+        loaded = load_position(text)
+        if loaded is None or loaded[1].get(MARK) != VERSION:
+            return None
+        position, fields = loaded
+        try:
+            return cls(str(fields["view"]), int(fields["generation"]), str(fields["fingerprint"]), position)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def app_id(pipeline: str, view: str, generation: int) -> str:
+    """The application id under which Delta remembers the newest LSN written, and skips a repeated one."""
+    return f"{pipeline}/{view}/{generation}"
+
+
+class LedgerLine(Protocol):
+    """What the ledger says of one table."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def lsn(self) -> int: ...
+    @property
+    def source_ts_us(self) -> int: ...
+    @property
+    def offsets(self) -> Mapping[str, tuple[int, ...]]: ...
+
+
+def vouched(own: Position | None, own_version: int | None, line: LedgerLine | None) -> Position | None:
+    """Where a table stands: `own` is its newest stamp's position, `own_version` its version now.
+
+    The ledger moves a table without changes on, but only the very version that it names; None stays None.
+    """
+    if own is None or line is None or line.version != own_version or line.lsn <= own.lsn:
+        return own
+    return Position(line.lsn, line.source_ts_us, {**own.offsets, **line.offsets})
