@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from cdc.errors import OperatorError, ProtocolError
+from cdc.errors import OperatorError, ProtocolError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
 from cdc.log import get
 from cdc.lsn import format_lsn
@@ -28,6 +28,8 @@ _log = get(__name__)
 SESSION_TIMEOUT_MS: Final = 6_000
 BATCH_LIMIT_MS: Final = 86_400_000
 RECORDS_PER_POLL_MAX: Final = 1_000
+CONFIRM_ATTEMPTS: Final = 50
+_REBALANCE_WAIT_S: Final = 0.1
 _LOST: Final = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.FENCED_INSTANCE_ID}
 _GROUP_OPTIONS: Final[dict[str, Any]] = {
     "group.protocol": "classic",
@@ -134,20 +136,31 @@ class ControlServer:
 
     def confirm_owner(self) -> None:
         """Ask the broker; OperatorError if this process is a zombie. For the moment before a commit."""
-        here = TopicPartition(self._topic, 0, 0)
-        try:
-            if self.is_owner():
-                self._consumer.commit(offsets=[here], asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() not in _LOST:
-                raise translate(error.args[0], "asking whether this is still the apply process") from error
-            self._owns, self._lost = False, True
+        for _ in range(CONFIRM_ATTEMPTS):
+            if not self.is_owner() or self._broker_confirms():
+                break
+        else:
+            raise TransientError("the group of apply processes does not come to rest", "is the broker overloaded?")
         if not self._owns:
             raise OperatorError(
                 "another process has taken over apply",
                 "this one was silent for too long and stops; nothing is lost, the other carries on",
                 code="APPLY_FENCED",
             )
+
+    def _broker_confirms(self) -> bool:
+        """A commit is taken from members of the group only; False while a rebalance decides who they are."""
+        try:
+            self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0)], asynchronous=False)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.REBALANCE_IN_PROGRESS:
+                self._hear(self._consumer.poll(_REBALANCE_WAIT_S))
+                return False
+            if code not in _LOST:
+                raise translate(error.args[0], "asking whether this is still the apply process") from error
+            self._owns, self._lost = False, True
+        return True
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         if partitions and not self._lost:

@@ -14,11 +14,14 @@ from typing import Any, Final
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
+from jobs.batch import Target
+from jobs.ledger import Ledger
 from jobs.prove.compare import PAIR_BYTES, Compared, Digester, compare, named
 from jobs.prove.holder import Holder
 from jobs.prove.render import renderer
 from jobs.prove.result import Difference, Example, OnProgress, Progress, ViewProof, unwatched
 from jobs.prove.source import ColumnType, SourceCut, TextRow, source_at_lsn
+from jobs.recording import located
 from jobs.spec import SinkOptions, ViewSpec
 from sinks.protocol import Sink
 
@@ -40,6 +43,7 @@ def prove(
     on_progress: OnProgress = unwatched,
 ) -> list[ViewProof]:
     """Compare every view in each of its sinks."""
+    ledger = Ledger(settings.delta_root, settings.delta.storage_options)
     with holder:
         for _ in range(ATTEMPTS):
             on_progress(Progress("taking a snapshot of the source"))
@@ -47,9 +51,8 @@ def prove(
                 if not holder.hold_at(cut.lsn):
                     continue
                 try:
-                    return [
-                        proof for spec in specs for proof in _ViewProver(cut, spec, on_progress).against_all(make_sink)
-                    ]
+                    provers = [_ViewProver(cut, ledger, spec, on_progress) for spec in specs]
+                    return [proof for prover in provers for proof in prover.against_all(make_sink)]
                 except _MovedError:
                     continue
     raise TransientError(
@@ -70,8 +73,9 @@ class _Expected:
 
 
 class _ViewProver:
-    def __init__(self, cut: SourceCut, spec: ViewSpec, on_progress: OnProgress) -> None:
+    def __init__(self, cut: SourceCut, ledger: Ledger, spec: ViewSpec, on_progress: OnProgress) -> None:
         self._cut = cut
+        self._ledger = ledger
         self._spec = spec
         self._on_progress = on_progress
 
@@ -100,11 +104,11 @@ class _ViewProver:
         return _Expected(types, digester, pairs, len(pairs) // PAIR_BYTES)
 
     def _against(self, sink: Sink, options: SinkOptions, expected: _Expected) -> ViewProof:
-        self._require_at_cut(sink)
+        behind = self._behind(sink)
         stored = self._watched(f"reading {sink.name}", sink.name, self._stored(sink, expected), expected.rows)
         found = compare(expected.pairs, expected.digester.all(stored))
         examples = () if found.equal else self._examples(sink, expected, found)
-        self._require_at_cut(sink)
+        behind = self._behind(sink) or behind
         return ViewProof(
             self._spec.name,
             options.name,
@@ -117,19 +121,23 @@ class _ViewProver:
             duplicate=found.count(Difference.DUPLICATE),
             examples=examples,
             may_expire="ttl" in options.options,
+            problem=behind,
         )
 
-    def _require_at_cut(self, sink: Sink) -> None:
-        position = sink.position()
-        if position is not None and position.lsn > self._cut.lsn:
-            raise _MovedError
-        if position is None or position.lsn < self._cut.lsn:
-            stands = "is empty or was lost" if position is None else f"stands at {format_lsn(position.lsn)}"
+    def _behind(self, sink: Sink) -> str | None:
+        """Why the sink is not at the cut, if it is before it; beyond it, apply did not stand still."""
+        target = Target(self._spec.name, sink.name, "")
+        position = located({target: sink}, {target: sink.position()}, self._ledger.read())[target]
+        if position is None:
             raise OperatorError(
-                f"it {stands}, the other views at {format_lsn(self._cut.lsn)}",
+                f"{self._spec.name} in {sink.name} is empty, lost or of another declaration",
                 f"see the log of apply, or rebuild it: afterimage rebuild {self._spec.name}",
-                code="NOT_AT_LSN",
+                code="VIEW_LOST",
             )
+        if position.lsn > self._cut.lsn:
+            raise _MovedError
+        here, there = format_lsn(position.lsn), format_lsn(self._cut.lsn)
+        return None if position.lsn == self._cut.lsn else f"it stands at {here}, the source was read at {there}"
 
     def _stored(self, sink: Sink, expected: _Expected) -> Iterator[TextRow]:
         renderers = [renderer(column.oid, column.mod) for column in expected.types]

@@ -34,8 +34,8 @@ class Example:
 class ViewProof:
     """A view in one sink against the source, both at `lsn`; `rows` are the source's.
 
-    `missing` is no failure where `may_expire`: the sink drops entries by a TTL. `problem` says why nothing could be
-    compared.
+    `missing` is no failure where `may_expire`: the sink drops entries by a TTL. `problem` says why nothing was
+    compared, or why an equal content would prove nothing.
     """
 
     view: str
