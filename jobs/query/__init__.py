@@ -1,0 +1,5 @@
+"""Queries over the derived Delta tables, all at one LSN, without Spark or a JVM."""
+
+from jobs.query.run import Answer, Cut, run_query
+
+__all__ = ["Answer", "Cut", "run_query"]
