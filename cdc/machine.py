@@ -13,7 +13,9 @@ from typing import Any, NoReturn, Protocol
 from cdc.assembler import Assembler, Transaction
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
 from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Ends, Poll, Polled, Produce, Seal
+from cdc.errors import ProtocolError
 from cdc.frames import Keepalive, decode_frame
+from cdc.lsn import format_lsn
 from cdc.progress import Kind, Part, Progress, add_checksums, checksum
 
 
@@ -97,7 +99,8 @@ class CaptureMachine:
         if batch.records:
             rested = self._now_s - self._committed_s >= limits.flush_interval_s
             return (drained and rested) or self._now_s - batch.opened_s >= limits.flush_interval_s or self._full()
-        moved = batch.reached > self.progress.lsn
+        # Before a transaction begun in an earlier run is whole, no position is a boundary.
+        moved = batch.reached > self.progress.lsn and self._part is None
         return moved and self._now_s - self._idle_s >= limits.idle_interval_s
 
     def _full(self) -> bool:
@@ -126,19 +129,31 @@ class CaptureMachine:
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""
-        origin = transaction.origin
-        done = self._part.changes if self._part and self._part.commit_lsn == transaction.commit_lsn else 0
-        self._part = None
+        origin, commit_lsn = transaction.origin, transaction.commit_lsn
+        done = self._take_part(commit_lsn)
         for index, change in enumerate(transaction.changes):
             if index < done:
                 continue
             if self._batch.records >= self._limits.part_records_max:
-                yield from self._commit(Kind.PART, Part(transaction.commit_lsn, index))
+                yield from self._commit(*((Kind.PART, Part(commit_lsn, index)) if index else (Kind.STREAM, None)))
             whole = (yield Complete(change)) if _has_gap(change) else change
             if whole is not None:
-                encoder = yield from self._encoder(whole.relation, transaction.commit_lsn)
+                encoder = yield from self._encoder(whole.relation, commit_lsn)
                 yield from self._add(encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms))
         self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
+
+    def _take_part(self, commit_lsn: int) -> int:
+        """How many changes of this transaction the topics hold, which must be the one that an earlier run began."""
+        part, self._part = self._part, None
+        if part is None:
+            return 0
+        if part.commit_lsn != commit_lsn:
+            raise ProtocolError(
+                f"half of the transaction at {format_lsn(part.commit_lsn)} is in the topics, and it did not come again",
+                "was the publication changed? put it back, or start over under a new pipeline name",
+                code="PART_LOST",
+            )
+        return part.changes
 
     def _encoder(self, relation: Relation, lsn: int) -> Generator[Effect, Any, RecordEncoder]:
         known = self._encoders.get(relation.oid)

@@ -61,7 +61,7 @@ def apply_machine() -> Generator[Effect, Any, NoReturn]:
     recorded = False
     while True:
         asked: Asked = yield Ask(common_lsn(positions))
-        ceiling = _ceiling(asked, positions)
+        ceiling = _ceiling(asked, positions, settled=recorded)
         if ceiling is None or asked.boundary is None:
             continue
         tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()))
@@ -80,11 +80,15 @@ def common_lsn(positions: Mapping[Target, Position | None]) -> int | None:
     return lsns.pop() if len(lsns) == 1 else None
 
 
-def _ceiling(asked: Asked, positions: Mapping[Target, Position | None]) -> int | None:
-    """Where the next batch ends; None for no batch now."""
+def _ceiling(asked: Asked, positions: Mapping[Target, Position | None], *, settled: bool) -> int | None:
+    """Where the next batch ends; None for no batch now.
+
+    Not `settled`, index and cache may hold rows beyond their position, of a batch that was killed, and an empty sink may
+    need a snapshot that is newer than the LSN asked for. The newest boundary alone is as far as all of that.
+    """
     if asked.boundary is None or isinstance(asked.step, Stand):
         return None
-    if not isinstance(asked.step, RunTo):
+    if not isinstance(asked.step, RunTo) or not settled:
         return asked.boundary.lsn
     if asked.step.lsn > asked.boundary.lsn:
         return None  # capture has not got there yet
