@@ -60,7 +60,7 @@ _REFUSALS: Final = (
         "password authentication failed",
         OperatorError,
         "PASSWORD",
-        "set {where}.password_file, or let `afterimage check --fix` make the role with this password",
+        "set {where}.password_file to the role's password; for stream and read, `check --fix` sets the configured one",
     ),
     _Refusal(
         "no password supplied",
