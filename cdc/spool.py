@@ -12,6 +12,7 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from io import FileIO
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -51,9 +52,7 @@ class Spool:
             self._spill()
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._file is not None:
-            yield from _read(self._file)
-        yield from self._payloads
+        return iter(self._payloads) if self._file is None else chain(_read(self._file), self._payloads)
 
     def close(self) -> None:
         """Give back memory and file; the spool is empty afterwards. Closing twice is harmless."""
