@@ -20,6 +20,7 @@ from cdc.errors import OperatorError
 
 _LENGTH: Final = struct.Struct(">I")
 _CHUNK_BYTES: Final = 1 << 20
+_PAYLOADS_PER_WRITE: Final = 1000
 _PAYLOAD_OVERHEAD_BYTES: Final = 48  # what CPython keeps for a bytes object and a list's place for it
 
 
@@ -67,7 +68,8 @@ class Spool:
             if self._file is None:
                 self._file = _nameless_file(self._directory)
                 self._memory_bytes_max = min(self._memory_bytes_max, _CHUNK_BYTES)
-            _write(self._file, self._payloads)
+            for start in range(0, len(self._payloads), _PAYLOADS_PER_WRITE):
+                _write(self._file, self._payloads[start : start + _PAYLOADS_PER_WRITE])
         except OSError as error:
             raise _spill_error(error, self._directory) from error
         self._payloads = []
