@@ -83,8 +83,8 @@ def common_lsn(positions: Mapping[Target, Position | None]) -> int | None:
 def _ceiling(asked: Asked, positions: Mapping[Target, Position | None], *, settled: bool) -> int | None:
     """Where the next batch ends; None for no batch now.
 
-    Not `settled`, index and cache may hold rows beyond their position, of a batch that was killed, and an empty sink may
-    need a snapshot that is newer than the LSN asked for. The newest boundary alone is as far as all of that.
+    Not `settled`, index and cache may hold rows beyond their position, of a batch that was killed, and an empty sink
+    may need a snapshot that is newer than the LSN asked for. The newest boundary alone is as far as all of that.
     """
     if asked.boundary is None or isinstance(asked.step, Stand):
         return None
