@@ -99,6 +99,6 @@ def _system_folder(wanted: Path, account: Account | None) -> Path:
     uid = account.uid if account else os.geteuid()
     raise OperatorError(
         f"uid {uid}, which runs Postgres and OpenSearch when you are root, cannot reach {wanted.parent}",
-        f"choose a data folder and AFTERIMAGE_CACHE outside root's home, or make {SYSTEM_FOLDERS[0]} writable",
+        f"choose a data folder and AFTERIMAGE_CACHE_DIR outside root's home, or make {SYSTEM_FOLDERS[0]} writable",
         code="ACCOUNT",
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """$AFTERIMAGE_CACHE, else $XDG_CACHE_HOME/afterimage, else ~/.cache/afterimage."""
-    if chosen := os.environ.get("AFTERIMAGE_CACHE"):
+    """$AFTERIMAGE_CACHE_DIR, else $XDG_CACHE_HOME/afterimage, else ~/.cache/afterimage."""
+    if chosen := os.environ.get("AFTERIMAGE_CACHE_DIR"):
         return Path(chosen).expanduser().absolute()
     if xdg := os.environ.get("XDG_CACHE_HOME"):
         return Path(xdg).expanduser().absolute() / "afterimage"

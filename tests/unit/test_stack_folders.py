@@ -41,13 +41,13 @@ def test_a_password_is_made_once_and_only_its_owner_reads_it(tmp_path):
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"AFTERIMAGE_CACHE": "/x/cache", "XDG_CACHE_HOME": "/y"}, "/x/cache"),
+        ({"AFTERIMAGE_CACHE_DIR": "/x/cache", "XDG_CACHE_HOME": "/y"}, "/x/cache"),
         ({"XDG_CACHE_HOME": "/y"}, "/y/afterimage"),
         ({"HOME": "/h"}, "/h/.cache/afterimage"),
     ],
 )
 def test_the_cache_is_where_the_environment_says(monkeypatch, environment, expected):
-    for name in ("AFTERIMAGE_CACHE", "XDG_CACHE_HOME"):
+    for name in ("AFTERIMAGE_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -101,7 +101,7 @@ def test_no_folder_in_reach_is_said_clearly(closed, monkeypatch):
     monkeypatch.setattr(account, "SYSTEM_FOLDERS", (folder / "system",))
     with pytest.raises(OperatorError, match="cannot reach") as refused:
         own_folder(folder / "data", None)
-    assert "AFTERIMAGE_CACHE" in (refused.value.hint or "")
+    assert "AFTERIMAGE_CACHE_DIR" in (refused.value.hint or "")
 
 
 def test_a_system_folder_that_is_somebody_elses_link_is_not_trusted(closed, tmp_path):
@@ -118,7 +118,7 @@ def test_reach_is_asked_of_the_kernel(open_path):
 
 
 def test_unpacks_whole_or_not_at_all(tmp_path, monkeypatch):
-    monkeypatch.setenv("AFTERIMAGE_CACHE", str(tmp_path))
+    monkeypatch.setenv("AFTERIMAGE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(unpack, "shared_folder", lambda preferred, _: preferred)
 
     def interrupted(target: Path) -> None:
