@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
-from jobs.declare.source import Source, fold
+from jobs.declare.source import Source
 from jobs.declare.types import Type, Typed
+from jobs.identifiers import identifier
 
 UNSUPPORTED: Final = "VIEW_UNSUPPORTED"
 UNKNOWN_TABLE: Final = "VIEW_UNKNOWN_TABLE"
@@ -140,11 +141,6 @@ class Context:
     def _words(self) -> list[str]:
         rules = [*self.rules.values(), *self.functions.values()]
         return sorted({rule.word.removesuffix("()") for rule in rules if rule.word.endswith("()")})
-
-
-def identifier(node: exp.Expr) -> str:
-    """An identifier as Postgres reads it."""
-    return str(node.this) if node.args.get("quoted") else fold(str(node.this))
 
 
 def span(node: exp.Expr) -> tuple[int, int]:

@@ -14,7 +14,8 @@ from typing import Final
 
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
-from jobs.declare.source import Source, fold
+from jobs.declare.source import Source
+from jobs.identifiers import fold
 from jobs.spec import SinkOptions
 
 CODE: Final = "VIEW_HEADER"

@@ -16,12 +16,13 @@ from typing import Final
 from cdc.errors import ConfigError
 from cdc.names import delta_columns, path_name, quote_ident
 from cdc.nearest import suggestion
-from jobs.declare.context import UNKNOWN_TABLE, identifier, quote_column, span
+from jobs.declare.context import UNKNOWN_TABLE, quote_column, span
 from jobs.declare.header import read_header
 from jobs.declare.keys import KEY, view_key
 from jobs.declare.parse import Select, parse_select
 from jobs.declare.source import Source
 from jobs.declare.translate import Translation, translate
+from jobs.identifiers import identifier
 from jobs.spec import Kind, SinkOptions, ViewSpec
 from jobs.tables import TableInfo
 

@@ -13,9 +13,10 @@ from typing import Final
 from sqlglot import exp
 
 from cdc.errors import ConfigError
-from jobs.declare.context import Context, identifier, quote_column
+from jobs.declare.context import Context, quote_column
 from jobs.declare.literals import settle
 from jobs.declare.types import Family, Typed
+from jobs.identifiers import identifier
 
 OUTPUT: Final = "VIEW_OUTPUT"
 NAME_BYTES_MAX: Final = 63

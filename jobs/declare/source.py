@@ -53,8 +53,3 @@ def _excerpt(line: str, at: int) -> tuple[str, int]:
 
 def _width(text: str) -> int:
     return len(text.replace("\t", TAB))
-
-
-def fold(name: str) -> str:
-    """An unquoted identifier as Postgres reads it: ASCII letters go to lower case, others stay."""
-    return "".join(char.lower() if char.isascii() else char for char in name)

@@ -13,12 +13,13 @@ from sqlglot import exp
 
 from cdc.names import delta_columns, quote_ident
 from jobs.declare import casts, conditionals, functions, literals, operators, patterns
-from jobs.declare.context import Context, Rule, Scope, ScopeColumn, identifier, quote_column
+from jobs.declare.context import Context, Rule, Scope, ScopeColumn, quote_column
 from jobs.declare.operators import condition
 from jobs.declare.outputs import Output, is_star, outputs
 from jobs.declare.parse import Select
 from jobs.declare.source import Source
 from jobs.declare.types import Typed, type_of
+from jobs.identifiers import identifier
 from jobs.tables import TableInfo
 
 

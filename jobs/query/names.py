@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from cdc.errors import ConfigError
 from cdc.names import path_name, quote_ident
 from cdc.nearest import suggestion
-from jobs.declare.context import identifier
+from jobs.identifiers import identifier
 
 SQL: Final = "QUERY_SQL"
 UNKNOWN: Final = "QUERY_UNKNOWN_TABLE"

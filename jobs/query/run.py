@@ -117,7 +117,8 @@ def _executed(query: Resolved, tables: Mapping[str, DeltaTable]) -> pa.Table:
     try:
         plan = builder.execute(f"EXPLAIN {query.sql}").read_all().column("plan").to_pylist()
         sql = query.guarded if any(map(_LOST_LIMIT.search, plan)) else query.sql
-        return pa.table(builder.execute(sql).read_all())
+        # Not pa.table(): that imports pandas, which takes longer than most queries.
+        return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all()
     except Exception as error:
         # DataFusion's errors in execution (a division by zero) have no class of their own.
         raise ConfigError(

@@ -61,7 +61,7 @@ def rows(settings: Settings, sql: str) -> list[dict[str, object]]:
         ("SELECT public.orders.id FROM public.orders WHERE public.orders.id = 2", [{"id": 2}]),
         ('SELECT "Full Name" AS name FROM customers c WHERE c.id = 2', [{"name": "Bob"}]),
         (
-            "SELECT c.id, sum(total) AS s FROM customers c JOIN public.orders ON customer_id = c.id GROUP BY 1 ORDER BY 1",
+            "SELECT c.id, sum(total) AS s FROM customers c JOIN orders ON customer_id = c.id GROUP BY 1 ORDER BY 1",
             [{"id": 1, "s": Decimal("4.00")}, {"id": 2, "s": None}],
         ),
         ("WITH x AS (SELECT id FROM orders) SELECT count(*) AS n FROM x", [{"n": 3}]),
