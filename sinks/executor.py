@@ -37,10 +37,15 @@ class PartitionWriter(Protocol):
 def write_partitions(frame: Any, shape: RowShape, writer: PartitionWriter) -> Written:
     """Run the writer on every partition."""
 
-    def partition(batches: Iterator[Any]) -> Iterator[Any]:
-        yield pa.RecordBatch.from_pylist(_write(shape.entries(batches), writer), schema=_ARROW_SCHEMA)
+    names = list(frame.columns)
 
-    outcomes = frame.mapInArrow(partition, _SPARK_SCHEMA).collect()
+    def partition(batches: Iterator[Any]) -> Iterator[Any]:
+        entries = shape.entries(batch.rename_columns(names) for batch in batches)
+        yield pa.RecordBatch.from_pylist(_write(entries, writer), schema=_ARROW_SCHEMA)
+
+    # mapInArrow looks columns up by name, and takes a column called * for all of them: give it plain names.
+    plain = frame.toDF(*(f"c{place}" for place in range(len(names))))
+    outcomes = plain.mapInArrow(partition, _SPARK_SCHEMA).collect()
     for outcome in outcomes:
         if outcome.error is not None:
             kind, _, message = outcome.error.partition(":")

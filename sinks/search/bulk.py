@@ -30,7 +30,7 @@ BUSY_SECONDS: Final = 60.0
 # require_alias: a write to an index that was deleted is an error, not a new index with a guessed mapping.
 _WANTED: Final = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 _BULK: Final = "/{alias}/_bulk?require_alias=true&filter_path=" + _WANTED
-_FIELD: Final = re.compile(r"field \[([^\]]*)\]")
+_FIELD: Final = re.compile(r"""field ?[\[=]"?([^\]"]*)""")
 _TOO_LARGE: Final = 413
 
 Item = tuple[Entry, bytes]

@@ -1,0 +1,51 @@
+"""Every kind of sink, one line each.
+
+In: a sink's option in a view's header, the view, the settings. Out: the Sink, or a ConfigError with the nearest name.
+Nothing connects here; a sink's module, with its client, is imported when a view first asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from cdc.errors import ConfigError
+from cdc.nearest import suggestion
+from cdc.settings import Settings
+from jobs.spec import SinkOptions, ViewSpec
+from sinks.protocol import Sink
+
+Factory = Callable[[SinkOptions, ViewSpec, Settings, Any], Sink]
+
+
+def make_sink(option: SinkOptions, spec: ViewSpec, settings: Settings, spark: Any = None) -> Sink:
+    """The sink that the option names; only Delta needs the Spark session."""
+    if option.name not in FACTORIES:
+        message = f"view {spec.name}: there is no sink called {option.name}"
+        raise ConfigError(message, suggestion(option.name, FACTORIES, what="sinks"))
+    return FACTORIES[option.name](option, spec, settings, spark)
+
+
+def _delta(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> Sink:
+    from sinks.delta import DeltaSink
+
+    return DeltaSink(settings.delta, settings.pipeline, spec)
+
+
+def _search(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> Sink:
+    from sinks.search import SearchSink
+
+    return SearchSink(settings.search, settings.pipeline, spec, option)
+
+
+def _cache(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> Sink:
+    from sinks.cache import CacheSink
+
+    return CacheSink(settings.cache, settings.pipeline, spec, option)
+
+
+FACTORIES: Final[dict[str, Factory]] = {
+    "delta": _delta,
+    "search": _search,
+    "cache": _cache,
+}
