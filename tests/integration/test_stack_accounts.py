@@ -11,15 +11,19 @@ from pathlib import Path
 
 import psutil
 import psycopg
+import pyspark
 import pytest
 
 import cdc
 from cdc.stack import daemon
 from cdc.stack.account import NOBODY
 from cdc.stack.fetch import fetch
+from cdc.stack.java import bundled_java_home, java_home
 from cdc.stack.kafka import Kafka
+from cdc.stack.locks import load
 from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
+from cdc.stack.spark import spark_classpath, spark_java_home
 from tests.support.servers import sweep
 
 # Everything is imported before root is given up, since an ordinary user may not be able to read where Python lies.
@@ -30,6 +34,7 @@ import psutil, psycopg
 from cdc.stack import daemon
 from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
+from cdc.stack.spark import spark_classpath, spark_java_home
 folder, uid = Path(sys.argv[1]), int(sys.argv[2])
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
@@ -108,3 +113,19 @@ def test_kafka_and_opensearch_run_on_the_bundled_java(folder, monkeypatch):
         program = psutil.Process(endpoint.process.pid).exe()
         assert program.endswith("/bin/java-real")
         daemon.halt(server)
+
+
+def test_spark_takes_the_bundled_java_with_the_flag_that_it_does_not_know(monkeypatch):
+    monkeypatch.setenv("AFTERIMAGE_JAVA", "bundled")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    environment = {**os.environ, "JAVA_HOME": spark_java_home(), "SPARK_HOME": str(submit.parent.parent)}
+    done = subprocess.run([str(submit), "--version"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"version {pyspark.__version__}" in done.stderr
+    assert java_home() == bundled_java_home()
+
+
+def test_spark_jars_are_all_there():
+    jars = [Path(jar) for jar in spark_classpath().split(os.pathsep)]
+    assert len(jars) == len(load("spark").artifacts)
+    assert all(jar.is_file() for jar in jars)

@@ -15,7 +15,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cdc.stack.kafka import Kafka
-from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
 from cdc.stack.server import Endpoint
 from cdc.stack.valkey import Valkey
@@ -86,7 +85,7 @@ def test_valkey_asks_for_the_password(valkey):
         assert client.config_get("appendonly")["appendonly"] == "yes"
 
 
-@pytest.mark.parametrize("kind", [Postgres, Kafka, OpenSearch, Valkey])
+@pytest.mark.parametrize("kind", [Postgres, Kafka, Valkey])
 def test_a_killed_server_comes_back_on_its_port(private_server, kind):
     server = private_server(kind)
     port = server.endpoint.port

@@ -27,6 +27,7 @@ from cdc.stack.postgres import Postgres
 from cdc.stack.server import Endpoint, Server
 from cdc.stack.state import StackState
 from cdc.stack.valkey import Valkey
+from tests.support import containers
 from tests.support.wait import wait_until
 
 BASE = Path(tempfile.gettempdir()) / f"afterimage-tests-{os.geteuid()}"
@@ -108,8 +109,8 @@ def servers_folder() -> Iterator[Path]:
 def postgres(servers_folder: Path) -> Iterator[PostgresServer]:
     """Postgres 17 with room for many slots."""
     server = Postgres(servers_folder / "postgres", port=0, settings=POSTGRES_SETTINGS)
-    yield PostgresServer(daemon.start(server))
-    daemon.halt(server)
+    for endpoint in _running(server):
+        yield PostgresServer(endpoint)
 
 
 @pytest.fixture(scope="session")
@@ -134,25 +135,19 @@ def postgres_major(servers_folder: Path, postgres: PostgresServer) -> Iterator[C
 @pytest.fixture(scope="session")
 def kafka(servers_folder: Path) -> Iterator[Endpoint]:
     """Kafka; clients connect to `.address`."""
-    server = Kafka(servers_folder / "kafka", port=0, short_lived=True)
-    yield daemon.start(server)
-    daemon.halt(server)
+    yield from _running(Kafka(servers_folder / "kafka", port=0, short_lived=True))
 
 
 @pytest.fixture(scope="session")
 def valkey(servers_folder: Path) -> Iterator[Endpoint]:
     """Valkey, with a password."""
-    server = Valkey(servers_folder / "valkey", port=0)
-    yield daemon.start(server)
-    daemon.halt(server)
+    yield from _running(Valkey(servers_folder / "valkey", port=0))
 
 
 @pytest.fixture(scope="session")
 def opensearch(servers_folder: Path) -> Iterator[Endpoint]:
     """OpenSearch, HTTP without a password."""
-    server = OpenSearch(servers_folder / "opensearch", port=0, short_lived=True)
-    yield daemon.start(server)
-    daemon.halt(server)
+    yield from _running(OpenSearch(servers_folder / "opensearch", port=0, short_lived=True))
 
 
 @pytest.fixture(scope="session")
@@ -184,8 +179,8 @@ class fresh_database:  # noqa: N801
     def __exit__(self, *_: object) -> None:
         with self._admin.connect() as connection:
             held = "FROM pg_replication_slots WHERE database = %s"
-            connection.execute(f"SELECT pg_terminate_backend(active_pid) {held} AND active", [self._made.dbname])
             connection.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(self._identifier))
+            connection.execute(f"SELECT pg_terminate_backend(active_pid) {held} AND active", [self._made.dbname])
             drop_slots = f"SELECT pg_drop_replication_slot(slot_name) {held} AND NOT active"
             wait_until(
                 lambda: (
@@ -222,6 +217,15 @@ def private_server() -> Iterator[Callable[..., PrivateServer]]:
 
     yield of
     sweep(folder)
+
+
+def _running(server: Server) -> Iterator[Endpoint]:
+    """The server for as long as the session lasts; from an image if the session was asked for that."""
+    if containers.wanted():
+        yield from containers.running(server)
+        return
+    yield daemon.start(server)
+    daemon.halt(server)
 
 
 def _make_base() -> None:
