@@ -76,22 +76,36 @@ class SourceCatalogue:
             raise
 
     def _read(self, relation: Relation, row: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        columns = ", ".join(f"{quote_ident(column.name)}::text" for column in relation.columns)
-        key = " AND ".join(f"{quote_ident(column.name)} = %s::{column.type_name}" for column in relation.key)
-        table = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
+        columns = ", ".join(_named(column.name) for column in relation.columns)
+        key = " AND ".join(f"{_named(column.name)} = %s::{_doubled(column.type_name)}" for column in relation.key)
+        table = f"{_named(relation.schema)}.{_named(relation.name)}"
         query = f"SELECT {columns} FROM {table} WHERE {key}"  # noqa: S608  every name is quoted
         values = [value for column, value in zip(relation.columns, row, strict=True) if column.is_key]
         try:
             with translated():
-                return self._open().execute(query.encode(), values).fetchone()
+                result = self._open().execute(query.encode(), values).pgresult
         except TransientError:
             self.close()
             raise
+        if result is None or not result.ntuples:
+            return None
+        # As Postgres sent them: a cast to text would drop the blanks of char(n).
+        sent = [result.get_value(0, at) for at in range(result.nfields)]
+        return tuple(None if value is None else value.decode() for value in sent)
 
     def _open(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._source, self._source.read, application="afterimage catalogue")
         return self._connection
+
+
+def _named(name: str) -> str:
+    return _doubled(quote_ident(name))
+
+
+def _doubled(text: str) -> str:
+    """A percent sign in a statement with parameters is written twice."""
+    return text.replace("%", "%%")
 
 
 def _described(wanted: RelationColumn, message: RelationMessage, candidates: list[Relation]) -> Column:

@@ -7,11 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from psycopg import sql
 
 from cdc.errors import OperatorError
 from cdc.progress import Progress
 from cdc.settings import Kafka, Settings
 from tests.support.capturing import folded, insert_lsn, read_topic, running_capture, table_messages
+from tests.support.source import HOSTILE_SCHEMA, HOSTILE_TABLE
 
 
 @pytest.fixture
@@ -110,6 +112,21 @@ def test_unchanged_toast_values_are_read_from_the_source(settings: Settings, adm
     (after,) = folded(table_messages(settings, "public", "documents")).values()
     assert after["tags"] == ["b", None]
     assert after["body"] == admin.execute("SELECT body FROM public.documents").fetchone()[0]
+
+
+def test_unchanged_values_are_read_by_hostile_names_and_as_the_log_prints_them(settings: Settings, admin: Any) -> None:
+    table = sql.Identifier(HOSTILE_SCHEMA, HOSTILE_TABLE).as_string(admin)
+    admin.execute(f"ALTER TABLE {table} ADD COLUMN padded char(5)")
+    admin.execute(
+        f"INSERT INTO {table} SELECT 'k', 1, NULL, string_agg(md5(g::text), ''), 'ab' FROM generate_series(1, 900) g"
+    )
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        admin.execute(f'UPDATE {table} SET "a.b`c" = %s', ["new"])
+        capture.wait_for(insert_lsn(admin))
+    (after,) = folded(table_messages(settings, HOSTILE_SCHEMA, HOSTILE_TABLE)).values()
+    assert (after["a.b`c"], after["padded"]) == ("new", "ab   ")
+    assert after["é %s {}"] == admin.execute(f'SELECT "é %s {{}}" FROM {table}').fetchone()[0]
 
 
 def test_an_idle_source_does_not_hold_its_log(settings: Settings, admin: Any) -> None:
