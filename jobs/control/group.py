@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import MemberDescription
@@ -15,6 +17,14 @@ from cdc.kafka_clients import admin, translated
 from cdc.names import control_topic
 from cdc.settings import Settings
 from jobs.control.topic import TIMEOUT_S
+
+_RETRY_S: Final = 0.1
+# A broker that has just started, or made its first group, has no coordinator for a moment.
+_NO_COORDINATOR_YET: Final = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 
 def apply_group(pipeline: str) -> str:
@@ -38,12 +48,17 @@ def apply_owner(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> str | No
 
 
 def _members(settings: Settings, group: str, timeout_s: float) -> list[MemberDescription]:
+    deadline = time.monotonic() + timeout_s
     with translated("asking who runs apply"):
         client = admin(settings.kafka)
-        described = client.describe_consumer_groups([group], request_timeout=timeout_s)[group]
-        try:
-            return list(described.result(timeout_s + 5).members)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return []
-            raise
+        while True:
+            described = client.describe_consumer_groups([group], request_timeout=timeout_s)[group]
+            try:
+                return list(described.result(timeout_s + 5).members)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return []
+                if code not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(_RETRY_S)
