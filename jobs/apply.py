@@ -178,6 +178,7 @@ class ApplyRun:
         if wait_s > 0 and self._stop_requested(wait_s):
             raise Finished
         self._batch_s = time.monotonic()
+        self._control.confirm_owner()
         TaskRunner(self._settings, self._spark, self._loaded, self._dead_letters).run(tasks)
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:

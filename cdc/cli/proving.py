@@ -67,11 +67,11 @@ def watched() -> Iterator[OnProgress]:
 
 def show(proofs: Sequence[ViewProof]) -> None:
     """A line per view and sink; below, what differs."""
-    table = Table(box=None, padding=(0, 2), header_style="bold")
+    table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("")
-    table.add_column("view")
+    table.add_column("view", no_wrap=True)
     table.add_column("sink")
-    for name in ("rows", "missing", "extra", "different", "seconds"):
+    for name in ("rows", "missing", "extra", "wrong", "s"):
         table.add_column(name, justify="right")
     for proof in proofs:
         mark = "[green]✓[/]" if proof.holds else "[bold red]✗[/]"
