@@ -65,13 +65,13 @@ def cast_to(context: Context, node: exp.Expr) -> Typed:
 
 def _target(context: Context, node: exp.Expr) -> Type:
     to = node.args["to"]
-    parameters = _parameters(context, node)
-    if to.this is D.DECIMAL:
+    plain = all(key in ("this", "expressions") or not value for key, value in to.args.items())
+    parameters = _parameters(context, node) if plain else []
+    if to.this is D.DECIMAL and plain:
         return _declared(context, node, parameters)
     found = _TARGETS.get(to.this)
     takes = 1 if to.this is D.VARCHAR else 0
-    plain = all(key in ("this", "expressions", "nested") or not value for key, value in to.args.items())
-    if found is None or to.args.get("nested") or len(parameters) > takes or not plain:
+    if found is None or len(parameters) > takes or not plain:
         raise context.refuse(node, f"casts to {to.sql('postgres').lower()} are not supported in views", _SUPPORTED)
     return found
 

@@ -144,7 +144,7 @@ def _check_clauses(source: Source, root: exp.Select, tokens: Sequence[Token]) ->
 def _at_clause(
     source: Source, tokens: Sequence[Token], keyword: str, value: object, message: str, hint: str
 ) -> ConfigError:
-    found = next((token for token in tokens if token.text.upper() == keyword), None)
+    found = next((token for token in tokens if token.text.upper().split(maxsplit=1)[:1] == [keyword]), None)
     if found is not None:
         return _at(source, found, message, hint, UNSUPPORTED)
     node = value[0] if isinstance(value, list) else value

@@ -1,0 +1,63 @@
+"""Derived tables are plain Delta: deltalake and polars open them without options and read every type."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+
+UTC = datetime.UTC
+ROWS = {
+    "id": pa.array([1, 2], pa.int64()),
+    "small": pa.array([-7, None], pa.int16()),
+    "paid": pa.array([True, None]),
+    "total": pa.array([Decimal("1.50"), Decimal("-99999999.99")], pa.decimal128(10, 2)),
+    "day": pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+    "at": pa.array([datetime.datetime.fromisoformat("1969-12-31T23:59:59.999999"), None], pa.timestamp("us")),
+    "instant": pa.array([datetime.datetime(2026, 11, 18, 10, 40, 13, 500000, UTC), None], pa.timestamp("us", "UTC")),
+    "note": pa.array(["naïve 😀", None]),
+    "bytes": pa.array([b"\x00\xff", None]),
+    "weight": pa.array([0.1, None]),
+    "B%20b": pa.array(["escaped", None]),
+}
+
+
+@pytest.fixture
+def derived(tmp_path: Path) -> Path:
+    """A table as apply leaves it: written, then partly rewritten."""
+    path = tmp_path / "public.orders"
+    rows = pa.table(ROWS)
+    write_deltalake(str(path), rows.slice(0, 1))
+    write_deltalake(str(path), rows, mode="overwrite")
+    return path
+
+
+def expected() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pa.table(ROWS).to_pylist()
+    return rows
+
+
+def test_deltalake_opens_it(derived: Path):
+    assert DeltaTable(str(derived)).to_pyarrow_table().sort_by("id").to_pylist() == expected()
+
+
+def test_its_query_engine_opens_it(derived: Path):
+    found = QueryBuilder().register("t", DeltaTable(str(derived))).execute("SELECT * FROM t ORDER BY id").read_all()
+    assert pa.table(found).to_pylist() == expected()
+
+
+def test_polars_opens_it(derived: Path):
+    assert polars.read_delta(str(derived)).sort("id").to_dicts() == expected()
+    lazy = polars.scan_delta(str(derived)).filter(polars.col("id") == 2).select("id", "total").collect()
+    assert lazy.to_dicts() == [{"id": 2, "total": Decimal("-99999999.99")}]
+
+
+def test_an_older_version_can_be_opened(derived: Path):
+    assert DeltaTable(str(derived), version=0).to_pyarrow_table().num_rows == 1
+    assert polars.read_delta(str(derived), version=0).height == 1
