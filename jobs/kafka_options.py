@@ -20,6 +20,14 @@ _SAME: Final = frozenset(
     {"security.protocol", "ssl.endpoint.identification.algorithm", "ssl.cipher.suites", "client.rack"}
 )
 _HANDLED: Final = frozenset({"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "ssl.ca.location"})
+PATIENCE: Final = {
+    "kafka.default.api.timeout.ms": "20000",
+    "kafka.request.timeout.ms": "15000",
+    "kafkaConsumer.pollTimeoutMs": "20000",
+    "fetchOffset.numRetries": "1",
+}
+"""How long a broker that does not answer is waited for; apply tries again after that."""
+
 _DECISIVE: Final = ("sasl.", "ssl.")
 
 
@@ -30,10 +38,7 @@ def source_options(kafka: Kafka) -> dict[str, str]:
         "kafka.isolation.level": "read_committed",
         # By default a fetch that finds little waits half a second, in every task.
         "kafka.fetch.max.wait.ms": "10",
-        "kafka.default.api.timeout.ms": "20000",
-        "kafka.request.timeout.ms": "15000",
-        "kafkaConsumer.pollTimeoutMs": "30000",
-        "fetchOffset.numRetries": "1",
+        **PATIENCE,
         "groupIdPrefix": "afterimage-apply",
         "failOnDataLoss": "true",
         "includeHeaders": "true",

@@ -1,0 +1,348 @@
+"""Ranges of real topics as the last change per key: by the driver for small ranges, by Spark for others, the same."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import socket
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import SparkSession
+
+import jobs.changes
+import jobs.kafka_options
+import jobs.small_range
+from cdc.errors import CdcError, OperatorError, ProtocolError, TransientError
+from cdc.settings import Kafka
+from cdc.stack.server import Endpoint
+from cdc.values import encoder
+from jobs.changes import Changes, read_changes
+from jobs.tables import ColumnInfo, TableInfo
+from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
+from tests.support.events import EventLog, table
+
+ID = ColumnInfo("id", "bigint", 20, 20, key=True, nullable=False)
+NAME = ColumnInfo("name", "text", 25, 25)
+PRICE = ColumnInfo("price", "numeric(10,2)", 1700, 1700, type_mod=(10 << 16 | 2) + 4)
+ALL = 2**62
+
+
+@pytest.fixture(params=["driver", "spark"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "spark":
+        monkeypatch.setattr(jobs.changes, "RECORDS_MAX", -1)
+    return request.param
+
+
+@pytest.fixture
+def orders(pipeline_name: str) -> TableInfo:
+    return table(pipeline_name, [ID, NAME, PRICE])
+
+
+@pytest.fixture
+def log(kafka: Endpoint, orders: TableInfo) -> EventLog:
+    return EventLog(kafka.address, orders)
+
+
+@pytest.fixture
+def read(spark: SparkSession, kafka: Endpoint, orders: TableInfo, log: EventLog, way: str):
+    """Reads a range, by default everything; what it made is released after the test."""
+    made: list[Changes] = []
+
+    def read(floor: int = 0, ceiling: int = ALL, start=None, end=None, info: TableInfo = orders) -> Changes:
+        offsets = (start or log.start, end or log.ends)
+        changes = read_changes(spark, info, Kafka(bootstrap=kafka.address), offsets, (floor, ceiling))
+        made.append(changes)
+        return changes
+
+    yield read
+    for changes in made:
+        changes.release()
+
+
+def row(key: int, name: str | None = "n", price: str | None = "1.00") -> dict:
+    return {"id": key, "name": name, "price": price}
+
+
+def found(changes: Changes) -> dict[int, tuple]:
+    """Rows by key, without AT; OP, LSN first."""
+    rows = changes.frame.collect()
+    assert len(rows) == changes.count
+    by_key = {each["id"]: (each[OP], each[LSN], each["name"], each["price"]) for each in rows}
+    assert len(by_key) == len(rows), "a key is there twice"
+    return by_key
+
+
+def test_the_last_change_of_each_key_wins(log, read):
+    log.transaction(10, ("c", row(1)), ("c", row(2)), ("u", row(1, "second", "2.50")))
+    log.transaction(20, ("u", row(1, None, None)), ("d", {"id": 2}), ("c", row(3)))
+    assert found(read()) == {
+        1: (UPSERT, 20, None, None),
+        2: (DELETE, 20, None, None),
+        3: (UPSERT, 20, "n", Decimal("1.00")),
+    }
+
+
+def test_a_row_says_where_it_is_in_kafka(log, read, orders):
+    log.raw(0, b'{"id":7}', value_of(7))
+    (only,) = read().frame.collect()
+    assert only[AT] == f"{orders.topic}@0:0"
+
+
+def value_of(key: int) -> bytes:
+    source = {"commit_lsn": 5, "lsn": 5, "ordinal": 1}
+    return json.dumps({"before": None, "after": row(key), "source": source, "op": "c"}).encode()
+
+
+def test_only_transactions_of_the_range_count(log, read):
+    for lsn in (10, 20, 30, 40):
+        log.transaction(lsn, ("u", row(1, str(lsn))), ("u", row(lsn)))
+    got = found(read(floor=20, ceiling=40))
+    assert set(got) == {1, 20, 30}
+    assert got[1][2] == "30"
+
+
+def test_offsets_bound_the_range(log, read):
+    log.transaction(10, ("c", row(1)), ("c", row(2)))
+    start = log.ends
+    log.transaction(20, ("u", row(1, "inside")))
+    end = log.ends
+    log.transaction(30, ("u", row(1, "after")), ("u", row(2, "after")))
+    assert found(read(start=start, end=end)) == {1: (UPSERT, 20, "inside", Decimal("1.00"))}
+
+
+def test_an_empty_range_has_no_changes(log, read):
+    changes = read()
+    assert changes.empty
+    assert found(changes) == {}
+    log.transaction(10, ("c", row(1)))
+    assert read(floor=11).empty
+    assert read(start=log.ends).empty
+
+
+def test_a_snapshot_belongs_to_the_batch_that_ends_at_its_point(log, read):
+    log.transaction(100, ("r", row(1)), ("r", row(2)))
+    log.transaction(100, ("u", row(2, "after the snapshot")))
+    assert found(read(ceiling=100)).keys() == {1, 2}
+    assert found(read(ceiling=100))[2][2] == "n"
+    assert found(read(floor=100)) == {2: (UPSERT, 100, "after the snapshot", Decimal("1.00"))}
+    assert found(read())[2][2] == "after the snapshot"
+
+
+def test_a_record_written_twice_or_late_changes_nothing(log, read):
+    first = [("c", row(1, "first")), ("c", row(2, "first"))]
+    log.transaction(10, *first)
+    log.transaction(20, ("u", row(1, "second")), ("d", {"id": 2}))
+    log.transaction(10, *first)
+    assert found(read()) == {1: (UPSERT, 20, "second", Decimal("1.00")), 2: (DELETE, 20, None, None)}
+
+
+def test_a_tombstone_alone_is_a_delete(log, read, kafka, orders, spark):
+    log.transaction(10, ("c", row(1)))
+    middle = log.ends
+    log.transaction(20, ("d", {"id": 1}))
+    # Compaction may leave the tombstone and take the event before it.
+    start = tuple(end - 1 if end > before else end for before, end in zip(middle, log.ends, strict=True))
+    assert found(read(start=start)) == {1: (DELETE, 20, None, None)}
+
+
+def test_an_aborted_transaction_is_not_there(log, read):
+    log.transaction(10, ("c", row(1)))
+    log.aborted(20, ("u", row(1, "never")), ("c", row(2)))
+    log.transaction(30, ("c", row(3)))
+    assert found(read()).keys() == {1, 3}
+    assert found(read())[1][2] == "n"
+
+
+def test_a_truncate_voids_what_was_before_it(log, read):
+    log.transaction(10, *(("c", row(key)) for key in range(20)))
+    log.transaction(20, ("u", row(1)), ("t", None), ("c", row(2, "after")), ("c", row(30)))
+    changes = read()
+    assert changes.truncated_at == (20, 2)
+    assert not changes.empty
+    assert found(changes).keys() == {2, 30}
+
+
+def test_a_truncate_with_nothing_after_it_is_not_empty(log, read):
+    log.transaction(10, ("c", row(1)))
+    log.transaction(20, ("t", None))
+    changes = read()
+    assert (changes.truncated_at, changes.count, changes.empty) == ((20, 1), 0, False)
+
+
+def test_without_a_truncate_there_is_none(log, read):
+    log.transaction(10, ("c", row(1)))
+    log.transaction(20, ("t", None))
+    assert read(ceiling=20).truncated_at is None
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        (PRICE, "NaN"),
+        (PRICE, "123456789.00"),
+        (ColumnInfo("x", "date", 1082, 1082), "infinity"),
+        (ColumnInfo("x", "date", 1082, 1082), "0044-03-15 BC"),
+        (ColumnInfo("x", "timestamp with time zone", 1184, 1184), "-infinity"),
+        (ColumnInfo("x", "timestamp", 1114, 1114), "0044-03-15 00:00:00 BC"),
+        (ColumnInfo("x", "smallint", 21, 21), 40000),
+        (ColumnInfo("x", "boolean", 16, 16), "canary-7731"),
+        (ColumnInfo("x", "bytea", 17, 17), "canary-7731"),
+    ],
+)
+def test_a_value_without_a_counterpart_stops_with_its_place(kafka, pipeline_name, read, column, value):
+    info = table(pipeline_name, [ID, column], name="bad")
+    log = EventLog(kafka.address, info)
+    log.transaction(10, ("c", {"id": 1, column.name: value}))
+    with pytest.raises(OperatorError) as caught:
+        read(start=log.start, end=log.ends, info=info)
+    assert caught.value.code == "VALUE_UNFIT"
+    partition = log.ends.index(1)
+    assert f"{info.topic}@{partition}:0" in caught.value.message
+    assert f"public.bad, column {column.name}" in caught.value.message
+    assert str(value) not in caught.value.message
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"canary-7731",
+        b'{"op":"c"}',
+        b'{"op":"x","after":null,"source":{"commit_lsn":1,"ordinal":1}}',
+        b'{"op":"u","after":null,"source":{"commit_lsn":1,"ordinal":1}}',
+        None,
+    ],
+)
+def test_a_record_that_is_no_event_stops_with_its_place(log, read, orders, value):
+    log.raw(1, b'{"id":1}', value)
+    with pytest.raises(ProtocolError) as caught:
+        read()
+    assert caught.value.code == "RECORD_MALFORMED"
+    assert f"{orders.topic}@1:0" in caught.value.message
+    assert "canary" not in caught.value.message
+
+
+def test_a_range_that_the_topic_does_not_have_is_an_error(log, read, monkeypatch):
+    monkeypatch.setitem(jobs.kafka_options.PATIENCE, "kafkaConsumer.pollTimeoutMs", "1000")
+    log.transaction(10, ("c", row(1)))
+    with pytest.raises(OperatorError) as caught:
+        read(end=tuple(end + 5 for end in log.ends))
+    assert caught.value.code == "RECORDS_LOST"
+
+
+def test_a_topic_that_is_not_there_is_an_error(log, read, orders):
+    with pytest.raises(OperatorError) as caught:
+        read(end=(1, 1), info=replace(orders, topic=f"{orders.topic}-gone"))
+    assert caught.value.code == "TOPIC_MISSING"
+
+
+def test_kafka_away_is_transient(spark, orders, free_port_kafka, way):
+    with pytest.raises(TransientError) as caught:
+        read_changes(spark, orders, free_port_kafka, ((0, 0), (1, 1)), (0, ALL))
+    assert caught.value.code == "KAFKA_UNAVAILABLE"
+
+
+@pytest.fixture
+def free_port_kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
+    monkeypatch.setitem(jobs.kafka_options.PATIENCE, "kafka.default.api.timeout.ms", "2000")
+    monkeypatch.setitem(jobs.kafka_options.PATIENCE, "kafka.request.timeout.ms", "1000")
+    monkeypatch.setattr(jobs.small_range, "SILENCE_S", 1.0)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Kafka(bootstrap=f"127.0.0.1:{probe.getsockname()[1]}")
+
+
+TYPES = [
+    ("boolean", 16, -1, ["t", "f"]),
+    ("smallint", 21, -1, ["-32768", "32767"]),
+    ("integer", 23, -1, ["-2147483648", "0"]),
+    ("oid", 26, -1, ["4294967295", "0"]),
+    ("real", 700, -1, ["0.1", "NaN"]),
+    ("double precision", 701, -1, ["1e+22", "-Infinity"]),
+    ("numeric(38,4)", 1700, (38 << 16 | 4) + 4, ["-1234567890123456789012345678901234.5678", "0.0000"]),
+    ("numeric", 1700, -1, ["NaN", "1.50"]),
+    ("date", 1082, -1, ["0001-01-01", "2026-11-18"]),
+    ("timestamp", 1114, -1, ["1969-12-31 23:59:59.5", "2026-03-29 02:30:00.000001"]),
+    ("timestamptz", 1184, -1, ["2026-03-29 01:30:00+00", "0001-01-01 00:00:00.1+00"]),
+    ("bytea", 17, -1, ["\\x", "\\x00ff"]),
+    ("text", 25, -1, ["", '[1,2] "é"\\ \n\u2028 𝄞']),
+    ("json", 114, -1, ['{"a": [1, 2.50]}', "[1, 2]"]),
+    ("numrange", 3906, -1, ["[1,2]", "empty"]),
+    ("time", 1083, -1, ["24:00:00", "00:00:00.000001"]),
+    ("integer[]", 1007, -1, ["{1,NULL,3}", "[0:1]={5,6}"]),
+    ("text[]", 1009, -1, ['{a,"b c",NULL,"NULL",""}', "{{a,b},{c,d}}"]),
+    ("boolean[]", 1000, -1, ["{t,f}", "{}"]),
+    ("timestamptz[]", 1185, -1, ['{"2026-11-18 10:00:00.5+00",infinity}', "{NULL}"]),
+    ("bytea[]", 1001, -1, ['{"\\\\x00ff"}', "{}"]),
+    ("double precision[]", 1022, -1, ["{1e+22,0.1,NaN,-0}", "{}"]),
+]
+UTC = dt.UTC
+NATIVE = {
+    "boolean": [True, False],
+    "smallint": [-32768, 32767],
+    "integer": [-(2**31), 0],
+    "oid": [4294967295, 0],
+    "double precision": [1e22, float("-inf")],
+    "numeric(38,4)": [Decimal("-1234567890123456789012345678901234.5678"), Decimal("0.0000")],
+    "date": [dt.date(1, 1, 1), dt.date(2026, 11, 18)],
+    "timestamp": [dt.datetime(1969, 12, 31, 23, 59, 59, 500000), dt.datetime(2026, 3, 29, 2, 30, 0, 1)],  # noqa: DTZ001
+    "timestamptz": [dt.datetime(2026, 3, 29, 1, 30, tzinfo=UTC), dt.datetime(1, 1, 1, 0, 0, 0, 100000, UTC)],
+    "bytea": [b"", b"\x00\xff"],
+}
+
+
+def test_every_type_arrives_exactly(kafka, pipeline_name, read):
+    columns = [ColumnInfo(name, name, oid, oid, type_mod=mod) for name, oid, mod, _ in TYPES]
+    info = table(pipeline_name, [ID, *columns], name="types")
+    log = EventLog(kafka.address, info)
+    for key in (0, 1):
+        values = {name: json.loads(encoder(oid)(texts[key])) for name, oid, _, texts in TYPES}
+        log.transaction(10 + key, ("c", {"id": key, **values}))
+    log.transaction(12, ("c", {"id": 2, **{name: None for name, *_ in TYPES}}))
+    frame = read(start=log.start, end=log.ends, info=info).frame
+    rows = {each["id"]: each for each in frame.toArrow().to_pylist()}
+    for place, (name, _, _, texts) in enumerate(TYPES, 1):
+        stored = frame.columns[place]
+        expected = NATIVE.get(name, texts)
+        if name == "real":
+            assert rows[0][stored] == pytest.approx(0.1, rel=1e-7)
+            assert rows[1][stored] != rows[1][stored]
+        else:
+            assert [rows[key][stored] for key in (0, 1)] == expected, name
+        assert rows[2][stored] is None
+
+
+def test_hostile_names_and_several_key_columns(kafka, pipeline_name, read):
+    names = ['"; drop table x; --', "../é", "Id", "ID", "a.b", "`", "$", "__op", "select", "[x]"]
+    columns = [ColumnInfo(name, "text", 25, 25, key=place in (2, 3)) for place, name in enumerate(names)]
+    info = table(pipeline_name, columns, name="x y")
+    log = EventLog(kafka.address, info)
+    log.transaction(10, ("c", {name: f"value of {name}" for name in names}))
+    log.transaction(20, ("d", {"Id": "another", "ID": "key"}))
+    frame = read(start=log.start, end=log.ends, info=info).frame
+    rows = {each[OP]: each for each in frame.toArrow().to_pylist()}
+    assert list(rows[UPSERT].values())[: len(names)] == [f"value of {name}" for name in names]
+    assert list(rows[DELETE].values())[: len(names)] == [None, None, "another", "key", *[None] * 6]
+
+
+def test_a_column_that_came_later_is_null_in_older_records(log, read, orders):
+    log.transaction(10, ("c", row(1)))
+    wider = replace(orders, columns=(*orders.columns, ColumnInfo("later", "text", 25, 25)))
+    assert [each["later"] for each in read(info=wider).frame.collect()] == [None]
+
+
+def test_a_table_of_key_columns_alone(kafka, pipeline_name, read):
+    info = table(pipeline_name, [ID], name="keys")
+    log = EventLog(kafka.address, info)
+    log.transaction(10, ("c", {"id": 1}), ("c", {"id": 2}), ("d", {"id": 1}))
+    got = read(start=log.start, end=log.ends, info=info)
+    assert {each["id"]: each[OP] for each in got.frame.collect()} == {1: DELETE, 2: UPSERT}
+
+
+def test_errors_of_both_ways_are_ours(log, read):
+    log.raw(0, b"not json", b"{}")
+    with pytest.raises(CdcError):
+        read()
