@@ -19,8 +19,8 @@ from cdc.stack.embedded import Stack
 from cdc.stack.secret import password
 
 
-def embedded_stack(settings: Settings) -> Stack:
-    """The servers of this configuration."""
+def embedded_stack(settings: Settings, *, short_lived: bool = False) -> Stack:
+    """The servers of this configuration; `short_lived` ones start faster and run slower."""
     ports = settings.stack
     return Stack(
         settings.data,
@@ -31,17 +31,18 @@ def embedded_stack(settings: Settings) -> Stack:
             "opensearch": ports.opensearch,
             "valkey": ports.valkey,
         },
+        short_lived=short_lived,
     )
 
 
-def start_servers(config: Path, console: Console) -> Settings:
+def start_servers(config: Path, console: Console, *, short_lived: bool = False) -> Settings:
     """Start what is embedded; the settings with the addresses that resulted."""
     settings = load_settings(config)
     if not settings.embedded:
         return settings
     for role in ("stream", "read"):
         password(settings.data / "secrets" / role)
-    embedded_stack(settings).up(console)
+    embedded_stack(settings, short_lived=short_lived).up(console)
     return load_settings(config)
 
 

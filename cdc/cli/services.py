@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
-
 from cdc.errors import OperatorError
 from cdc.settings import Settings
-from cdc.stack.process import Command, Process, log_end, spawn
+from cdc.stack.process import Command, Process, log_end, spawn, stop
 
 NAMES: Final = ("capture", "apply")
 _STOP_S: Final = 60.0
@@ -69,8 +66,8 @@ class Service:
         """Stop it; whether it ran."""
         process = self.process()
         ran = process is not None and process.alive
-        if process is not None and ran:
-            _stop(process)
+        if process is not None:
+            stop(process, _STOP_S)  # also what it left behind when it was killed
         self._pid_file.unlink(missing_ok=True)
         return ran
 
@@ -88,16 +85,3 @@ class Service:
 def services(settings: Settings, config: Path) -> list[Service]:
     """Capture first, since apply follows it."""
     return [Service(name, settings, config) for name in NAMES]
-
-
-def _stop(process: Process) -> None:
-    """Ask it to end, then insist; its children (Spark's JVM and workers) go with it."""
-    with suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(process.pid)
-        family = [parent, *parent.children(recursive=True)]
-        parent.terminate()
-        psutil.wait_procs([parent], timeout=_STOP_S)
-        for member in family:
-            with suppress(psutil.NoSuchProcess):
-                member.kill()
-        psutil.wait_procs(family, timeout=_STOP_S)

@@ -93,7 +93,7 @@ class _Story:
         return services(self._settings, self._config)
 
     def _start(self) -> str:
-        self._settings = start_servers(self._config, out)
+        self._settings = start_servers(self._config, out, short_lived=True)
         prepare_source(self._settings, out)
         return "four servers, without Docker and without root"
 
@@ -132,7 +132,8 @@ class _Story:
         took_s = time.monotonic() - began_s
         out.print(f"  [dim]{QUERY}[/]")
         out.print(as_table(answer.table))
-        return f"answered at {format_lsn(answer.cut.lsn)}, which covers the write at {format_lsn(token)}, in {took_s:.1f} s"
+        at, written = format_lsn(answer.cut.lsn), format_lsn(token)
+        return f"answered at {at}, which covers the write at {written}, in {took_s:.1f} s"
 
     def _prove(self) -> str:
         specs = named_views(self._settings, [])

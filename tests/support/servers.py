@@ -30,6 +30,9 @@ from cdc.stack.valkey import Valkey
 from tests.support import containers
 from tests.support.wait import wait_until
 
+CANARY = "canary-6f1d2a"
+"""Planted in rows; it must not be in any log of ours."""
+
 BASE = Path(tempfile.gettempdir()) / f"afterimage-tests-{os.geteuid()}"
 POSTGRES_SETTINGS = {"max_replication_slots": "60", "max_wal_senders": "60", "max_connections": "200"}
 
