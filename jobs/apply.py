@@ -61,6 +61,8 @@ class ApplyRun:
         self._stop_requested = stop_requested
         self._once = once
         self._until_lsn = until_lsn
+        # Exactly there, and no further, can only a batch end that follows a complete one: run `once` before.
+        self._settled = until_lsn is not None
         self._ledger = Ledger(settings.delta_root, settings.delta.storage_options)
         self._log = ProgressLog(settings.kafka, settings.pipeline)
         self._dead_letters = DeadLetters(settings)
@@ -91,7 +93,8 @@ class ApplyRun:
     def _session(self) -> None:
         self._await_first_boundary()
         self._pipeline = load_pipeline(self._settings)
-        machine = apply_machine()
+        machine = apply_machine(settled=self._settled)
+        self._settled = False
         answer: Any = None
         while True:
             try:

@@ -55,13 +55,13 @@ class Record:
 Effect = Locate | Ask | Run | Record
 
 
-def apply_machine() -> Generator[Effect, Any, NoReturn]:
-    """Keep the sinks up to date for ever."""
+def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
+    """Keep the sinks up to date for ever; `settled` when the last batch before this was complete."""
     positions: dict[Target, Position | None] = dict((yield Locate()))
     recorded = False
     while True:
         asked: Asked = yield Ask(common_lsn(positions))
-        ceiling = _ceiling(asked, positions, settled=recorded)
+        ceiling = _ceiling(asked, positions, settled=settled)
         if ceiling is None or asked.boundary is None:
             continue
         tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()))
@@ -71,7 +71,7 @@ def apply_machine() -> Generator[Effect, Any, NoReturn]:
             yield Run(tasks)
             positions |= {task.target: task.position for task in tasks}
         yield Record({target: position for target, position in positions.items() if position}, asked.rebuild)
-        recorded = True
+        recorded = settled = True
 
 
 def common_lsn(positions: Mapping[Target, Position | None]) -> int | None:

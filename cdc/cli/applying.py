@@ -43,6 +43,8 @@ def local_apply(settings: Settings) -> Iterator[Callable[[int], int]]:
         control.acquire(_ACQUIRE_S, _tell_who_runs)
         spark = spark_session(settings, f"afterimage {settings.pipeline}")
         try:
+            # Completes what a killed apply may have left half done.
+            ApplyRun(settings, spark, control, threading.Event().wait, once=True).run()
 
             def run_to(lsn: int) -> int:
                 run = ApplyRun(settings, spark, control, threading.Event().wait, until_lsn=lsn)
