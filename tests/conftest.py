@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.support.pipelines", "tests.support.servers", "tests.support.source", "tests.support.spark"]
+pytest_plugins = ["tests.support.servers", "tests.support.source", "tests.support.spark", "tests.support.pipelines"]
 
 TIERS = ("unit", "property", "contract", "simulation", "integration", "faults")
 
