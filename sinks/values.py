@@ -24,7 +24,9 @@ from cdc.errors import ConfigError
 Texts = list[str | None]
 
 _DECIMAL = re.compile(r"^decimal\((\d+),(\d+)\)$")
+# As Arrow prints them: what JSON has no number for, and -0, which JSON readers take for the integer 0.
 _UNFIT_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_FLOATS: Final = {**_UNFIT_NUMBERS, "-0": "-0.0"}
 _FLOAT32 = struct.Struct("<f")
 
 
@@ -44,7 +46,7 @@ def plain_texts(column: Any) -> Texts:
         return [None if value is None else format(value, "f") for value in column.to_pylist()]
     if pa.types.is_floating(kind):
         texts: Texts = column.cast(pa.string()).to_pylist()
-        return [_UNFIT_NUMBERS.get(text, text) if text else text for text in texts]
+        return [_FLOATS.get(text, text) if text else text for text in texts]
     if pa.types.is_timestamp(kind):
         return _timestamps(column)
     as_text: Texts = column.cast(pa.string()).to_pylist()

@@ -5,9 +5,11 @@ In: a frame and a Commit. Out: one Delta commit, or none when Delta has seen thi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from cdc.errors import OperatorError
 from sinks.delta.literals import keys_predicate, quoted, range_predicate
 from sinks.delta.size import Batch
 from sinks.delta.stamp import Stamp
@@ -97,9 +99,13 @@ def merge(rows: DataFrame, commit: Commit, batch: Batch) -> None:
     )
 
 
-def add_columns(rows: DataFrame, commit: Commit, known: tuple[str, ...]) -> None:
-    """Columns that the table does not have yet, null in its present rows."""
-    new = [field for field in rows.schema.fields if field.name not in (*known, OP)]
-    if new:
-        columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in new)
+def add_columns(rows: DataFrame, commit: Commit, known: Mapping[str, str]) -> None:
+    """Columns that the table does not have yet, null in its present rows; a column never changes its type."""
+    found = {field.name: field.dataType.simpleString() for field in rows.schema.fields if field.name != OP}
+    for name, kind in found.items():
+        if known.get(name, kind) != kind:
+            message = f"view {commit.stamp.view}: column {name} was {known[name]} and is now {kind}"
+            raise OperatorError(message, f"run: afterimage rebuild {commit.stamp.view}", code="VIEW_CHANGED")
+    columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in found.items() if name not in known)
+    if columns:
         commit.spark.sql(f"ALTER TABLE delta.{quoted(commit.path)} ADD COLUMNS ({columns})")

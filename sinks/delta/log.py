@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 RECENT_COMMITS: Final = 10
+_SPARK_NAMES: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _MICROS: Final = 1_000_000
 _DAY_S: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as its log describes it; `stamp` is our newest commit's."""
+    """A table as its log describes it; `stamp` is our newest commit's, `types` are Spark's names."""
 
     version: int
     stamp: Stamp | None
-    columns: tuple[str, ...]
+    types: Mapping[str, str]
 
 
 def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | None:
@@ -41,8 +42,8 @@ def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | N
             table = _open(path, storage_options, without_files=True)
         except TableNotFoundError:
             return None
-        columns = tuple(field.name for field in table.schema().fields)
-        return TableState(table.version(), _newest_stamp(table), columns)
+        types = {field.name: _spark_type(field.type) for field in table.schema().fields}
+        return TableState(table.version(), _newest_stamp(table), types)
 
 
 def rows_written(path: str, storage_options: Mapping[str, str]) -> int:
@@ -114,6 +115,11 @@ def _newest_stamp(table: DeltaTable) -> Stamp | None:
             if stamp is not None:
                 return stamp
     return None
+
+
+def _spark_type(kind: Any) -> str:
+    name = str(getattr(kind, "type", kind))
+    return _SPARK_NAMES.get(name, name)
 
 
 def _open(path: str, storage_options: Mapping[str, str], **options: Any) -> DeltaTable:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from cdc.settings import Delta
 from jobs.spec import ViewSpec
 from sinks.delta.commit import Commit, add_columns, merge, overwrite, replace_keys
-from sinks.delta.failures import translated
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_written, table_rows, table_state
 from sinks.delta.size import Way, measured, way_of
 from sinks.delta.stamp import Stamp, app_id
+from sinks.delta.upkeep import keep_up
 from sinks.protocol import OP, UPSERT, Position, Written
 from sinks.standing import lost, new_generation
 
@@ -60,20 +60,25 @@ class DeltaSink:
             raise lost("Delta", self._spec.name)
         if state.stamp.position.lsn >= position.lsn:
             return Written()
+        from sinks.delta.failures import translated
+
         with translated(self._doing):
             batch = measured(changes, self._spec.key)
             if batch.count == 0:
                 return Written()
             rows = changes.select(*map(quoted, self._spec.columns), OP)
             commit = self._commit(rows, state.stamp.generation, position)
-            add_columns(rows, commit, state.columns)
+            add_columns(rows, commit, state.types)
             # One way or the other: the table is the same afterwards.
             {Way.REPLACE_KEYS: replace_keys, Way.MERGE: merge}[way_of(batch)](rows, commit, batch)
+        keep_up(self._path, self._options, state.version, state.version + 1)
         return Written(batch.upserts, batch.count - batch.upserts)
 
     def replace(self, rows: DataFrame, position: Position) -> Written:
         """Overwrite the table in one commit, as a new generation."""
         from pyspark.sql import functions as F  # noqa: N812
+
+        from sinks.delta.failures import translated
 
         state = self._state()
         known = [state.stamp.generation] if state is not None and state.stamp is not None else []

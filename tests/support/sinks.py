@@ -59,11 +59,11 @@ class View:
         """A DataFrame of (op, lsn, row); a delete's row needs only its key."""
         rows = list(changes)
         padded = [(*row, *[None] * (len(self.columns) - len(row))) for _, _, row in rows]
-        arrays = [
+        arrays: list[Any] = [
             pa.array([row[place] for row in padded], arrow_type(kind))
             for place, kind in enumerate(self.columns.values())
         ]
-        control = [
+        control: list[Any] = [
             pa.array([op for op, _, _ in rows], pa.string()),
             pa.array([lsn for _, lsn, _ in rows], pa.int64()),
             pa.array([f"t:0:{lsn}" for _, lsn, _ in rows], pa.string()),
@@ -75,7 +75,7 @@ class View:
         return spark.createDataFrame(table, schema)
 
 
-def arrow_type(kind: str) -> pa.DataType:
+def arrow_type(kind: str) -> Any:
     """The Arrow type behind Spark's name of a type."""
     if kind.startswith("decimal("):
         precision, scale = kind[len("decimal(") : -1].split(",")
