@@ -1,6 +1,6 @@
 """What many small commits leave behind, cleared away now and then without Spark.
 
-In: a table and its version before and after a write. Out: fewer small files, no files or log entries older than an hour.
+In: a table and its versions around a write. Out: fewer small files, none that was replaced over an hour ago, a short log.
 Keeps true: the rows and their position stay as they are, and a failure here never fails the batch.
 """
 

@@ -1,0 +1,47 @@
+"""Who capture connects to Kafka as, Spark connects as too."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.errors import ConfigError
+from cdc.settings import Kafka
+from jobs.kafka_options import java_properties, source_options
+
+
+def test_only_committed_records_without_idle_waits():
+    options = source_options(Kafka(bootstrap="a:1,b:2"))
+    assert options["kafka.bootstrap.servers"] == "a:1,b:2"
+    assert options["kafka.isolation.level"] == "read_committed"
+    assert options["kafka.fetch.max.wait.ms"] == "10"
+    assert options["failOnDataLoss"] == "true"
+
+
+def test_a_login_becomes_jaas():
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "me",
+        "sasl.password": 'p"\\w',
+        "ssl.ca.location": "/etc/ca.pem",
+        "socket.keepalive.enable": "true",
+    }
+    assert java_properties(properties) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        'username="me" password="p\\"\\\\w";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/etc/ca.pem",
+    }
+
+
+@pytest.mark.parametrize("name", ["ssl.key.location", "sasl.kerberos.principal"])
+def test_what_cannot_be_translated_is_refused_by_name(name):
+    with pytest.raises(ConfigError, match=name):
+        java_properties({name: "x"})
+
+
+def test_an_unknown_mechanism_is_refused():
+    with pytest.raises(ConfigError, match="GSSAPI"):
+        java_properties({"sasl.mechanism": "GSSAPI"})
