@@ -107,7 +107,8 @@ def _check_tokens(source: Source, tokens: Sequence[Token]) -> None:
 
 def _tree(source: Source, tokens: Sequence[Token]) -> exp.Select:
     try:
-        (root,) = (each for each in sqlglot.parse(source.text, read="postgres") if each is not None)
+        # Without what follows the last token: a comment after the semicolon would count as a statement.
+        root = sqlglot.parse_one(source.text[: tokens[-1].end + 1], read="postgres")
     except ParseError as error:
         raise _parse_error(source, error) from error
     if isinstance(root, exp.SetOperation):

@@ -35,8 +35,9 @@ class Resolved:
     tables: Mapping[str, str]
 
 
-def resolve(sql: str, known: Collection[str]) -> Resolved:
+def resolve(text: str, known: Collection[str]) -> Resolved:
     """The query as the engine can run it."""
+    sql = _statement(text)
     root = _parsed(sql)
     registered: dict[str, str] = {}
     plain: list[Edit] = []
@@ -61,12 +62,22 @@ def resolve(sql: str, known: Collection[str]) -> Resolved:
     return Resolved(_edited(sql, plain), _edited(sql, guarded), tables)
 
 
+def _statement(text: str) -> str:
+    """The text up to the semicolon or comment that ends it."""
+    try:
+        tokens = sqlglot.tokenize(text, read="postgres")
+    except SqlglotError as error:
+        raise _unreadable(error) from error
+    while tokens and tokens[-1].text == ";":
+        tokens.pop()
+    # Anything else never reaches the parser, which would take unknown statements as they are.
+    if tokens and tokens[0].text.upper() not in _READING:
+        raise _only_reads(tokens[0].text.upper())
+    return text[: tokens[-1].end + 1] if tokens else ""
+
+
 def _parsed(sql: str) -> exp.Expr:
     try:
-        tokens = sqlglot.tokenize(sql, read="postgres")
-        # Anything else never reaches the parser, which would take unknown statements as they are.
-        if tokens and tokens[0].text.upper() not in _READING:
-            raise _only_reads(tokens[0].text.upper())
         roots = [root for root in sqlglot.parse(sql, read="postgres") if root is not None]
     except SqlglotError as error:
         raise _unreadable(error) from error
@@ -156,4 +167,4 @@ def _place(node: exp.Expr, *parts: str) -> tuple[int, int]:
 def _edited(sql: str, edits: list[Edit]) -> str:
     for start, end, text in sorted(edits, reverse=True):
         sql = sql[:start] + text + sql[end:]
-    return sql.rstrip().rstrip(";")
+    return sql

@@ -74,6 +74,8 @@ def rows(settings: Settings, sql: str) -> list[dict[str, object]]:
         ("SELECT 1 AS c FROM public.orders o WHERE o.id > 0 LIMIT 1", [{"c": 1}]),
         ("SELECT 1 AS c FROM (SELECT id FROM orders LIMIT 1) z", [{"c": 1}]),
         ("SELECT 1 AS c FROM orders, customers LIMIT 2", [{"c": 1}, {"c": 1}]),
+        ("SELECT id FROM orders LIMIT 1; -- the first", [{"id": 1}]),
+        ("-- all\n/* of */ SELECT 1 AS c; ;", [{"c": 1}]),
         ("SELECT 1 AS one", [{"one": 1}]),
         ("SELECT 'orders; x' AS s -- orders\n FROM orders LIMIT 1", [{"s": "orders; x"}]),
     ],
