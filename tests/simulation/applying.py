@@ -1,0 +1,179 @@
+"""Apply against the models: the real machine and the real plan under a thin driver.
+
+In: the world. Out: a generator that stops at every effect and inside each task, where it may be killed or frozen.
+Tasks of one Run go on side by side; after an error everything is thrown away and located anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.errors import OperatorError, TransientError
+from cdc.progress import Progress
+from jobs.batch import Mode, Target, Task
+from jobs.control.halt import Step, next_step
+from jobs.control.records import Kind, Request
+from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
+from tests.simulation.broker import PROGRESS, Broker
+from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
+from tests.simulation.stores import Stores
+from tests.simulation.views import Range, ViewChanges, read_changes
+from tests.simulation.world import World
+
+
+@dataclass(slots=True)
+class Control:
+    """Who is the apply process, and what is asked of it."""
+
+    owner: int = 0
+    requests: list[Request] = field(default_factory=list)
+    rebuilds: dict[str, str] = field(default_factory=dict)
+    asked: int = 0
+
+    def ask(self, kind: Kind, *, lsn: int | None = None, view: str | None = None) -> None:
+        """A new request."""
+        self.asked += 1
+        if kind is Kind.REBUILD:
+            assert view is not None
+            self.rebuilds[f"r{self.asked}"] = view
+        else:
+            self.requests.append(Request(f"r{self.asked}", kind, 0, 60, "test", lsn))
+
+    def release(self, *, everything: bool = False) -> None:
+        """The client lets go."""
+        if everything:
+            self.requests.clear()
+        elif self.requests:
+            self.requests.pop(0)
+
+
+class ApplyProcess:
+    """One `afterimage apply`. `run` ends when another process has taken over."""
+
+    def __init__(self, world: World, broker: Broker, stores: Stores, control: Control, targets: list[Target]) -> None:
+        self._world = world
+        self._broker = broker
+        self._stores = stores
+        self._control = control
+        self._targets = targets
+        self._sinks: dict[Target, SimulatedSink] = {}
+        self._boundary: Progress | None = None
+        self._read_to = 0
+        self._ledger_at: int | None = None
+        control.owner += 1
+        self._me = control.owner
+
+    def run(self) -> Iterator[str]:
+        """Machine after machine."""
+        while True:
+            try:
+                yield from self._drive()
+            except TransientError as error:
+                self._world.note("apply starts over", error.message)
+                yield "backoff"
+
+    def _drive(self) -> Iterator[str]:
+        self._sinks = {
+            target: open_sink(self._world, self._stores, target, self._is_owner) for target in self._targets
+        }
+        self._ledger_at = None
+        machine = self._machine()
+        answer: Any = None
+        while True:
+            effect = machine.send(answer)
+            yield f"before {type(effect).__name__}"
+            answer = yield from self._carry_out(effect)
+            yield f"after {type(effect).__name__}"
+
+    def _machine(self) -> Any:
+        return apply_machine()
+
+    def _carry_out(self, effect: Effect) -> Iterator[str]:
+        match effect:
+            case Locate():
+                return {target: sink.position() for target, sink in self._sinks.items()}
+            case Ask():
+                return self._ask(effect.lsn)
+            case Run():
+                return (yield from self._run(list(effect.tasks)))
+            case Record():
+                return self._record(effect)
+
+    def _ask(self, lsn: int | None) -> Asked:
+        self._confirm_owner()
+        step: Step = next_step(self._control.requests, lsn or 0)
+        self._world.saw("apply may:", type(step).__name__)
+        return Asked(self._newest_boundary(), step, dict(self._control.rebuilds))
+
+    def _confirm_owner(self) -> None:
+        if not self._is_owner():
+            raise OperatorError("another process has taken over apply", code="APPLY_TAKEN_OVER")
+
+    def _is_owner(self) -> bool:
+        return self._control.owner == self._me
+
+    def _newest_boundary(self) -> Progress | None:
+        """A consumer may be behind, but not at its start; it never goes back."""
+        if self._boundary is None or not self._world.chance(0.2):
+            log = self._broker.topics[PROGRESS][0]
+            for _, entry in log.committed(self._read_to, len(log.log)):
+                progress = Progress.from_bytes(entry.record.value or b"")
+                self._boundary = progress if progress.is_boundary else self._boundary
+            self._read_to = log.stable_end
+        return self._boundary
+
+    def _run(self, tasks: list[Task]) -> Iterator[str]:
+        """Side by side; the first error is raised when all have come to rest."""
+        self._world.note("apply runs", *[(t.target.view, t.target.sink, t.mode.value, t.position.lsn) for t in tasks])
+        going = [self._task(task) for task in tasks]
+        errors: list[TransientError] = []
+        while going:
+            task = self._world.rng.choice(going)
+            try:
+                yield next(task)
+            except StopIteration:
+                going.remove(task)
+            except TransientError as error:
+                going.remove(task)
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _task(self, task: Task) -> Iterator[str]:
+        sink = self._sinks[task.target]
+        self._world.saw("task:", task.mode.value, task.target.sink)
+        yield "task begun"
+        if task.mode is Mode.ADVANCE:
+            yield from sink.advance(task.position)
+            return
+        read = self._read(task)
+        if read.truncated:
+            self._world.saw("truncate:", task.mode.value, task.target.sink)
+        yield "range read"
+        if task.mode is Mode.REPLACE or read.truncated:
+            yield from sink.replace(read.upserts, task.position)
+        elif read.changes:
+            yield from sink.write(read.changes, task.position)
+        else:
+            yield from sink.advance(task.position)
+
+    def _read(self, task: Task) -> ViewChanges:
+        wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
+        return read_changes(self._broker, task.target, wanted)
+
+    def _record(self, effect: Record) -> None:
+        self._confirm_owner()
+        stores = self._stores
+        rows = {
+            target: sink.ledger_row(effect.positions[target])
+            for target, sink in self._sinks.items()
+            if isinstance(sink, DeltaSink)
+        }
+        if self._ledger_at is not None and self._ledger_at != len(stores.ledger):
+            raise TransientError("another process wrote the ledger")
+        stores.commit_ledger(rows)
+        self._ledger_at = len(stores.ledger)
+        for request in effect.rebuilt:
+            self._control.rebuilds.pop(request, None)

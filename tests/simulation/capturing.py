@@ -1,0 +1,204 @@
+"""Capture against the models: the real machine, assembler, encoder and start decision under a thin driver.
+
+In: the world. Out: a generator that stops before and after every effect, which is where it may be killed or frozen.
+Keeps to cdc/cli/capturing.py, cdc/capture.py and snapshot/run.py step by step; each step is a method, for mutants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from cdc.assembler import Assembler
+from cdc.changes import Origin, Relation
+from cdc.changes import Record as KafkaRecord
+from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
+from cdc.envelope import TableEncoder
+from cdc.errors import OperatorError, TransientError
+from cdc.machine import CaptureMachine, Limits
+from cdc.progress import PROGRESS_KEY, Kind, Progress, add_checksums, checksum
+from cdc.resume import SlotState, Start, decide_start
+from cdc.schema_log import SchemaRecord
+from tests.simulation.broker import PROGRESS, SCHEMA, Broker, SimulatedPublisher
+from tests.simulation.source import SYSTEM_ID, Source
+from tests.simulation.tables import DATABASE, PARTITIONS, PIPELINE, TOPICS
+from tests.simulation.walsender import Walsender
+from tests.simulation.world import World
+
+NOT_FROZEN_HERE: Final = "destructive"
+"""Where a process may die but not freeze: on its way to make slot and topics anew, which no fencing guards."""
+
+
+@lru_cache(maxsize=16)
+def encoder_of(relation: Relation) -> TableEncoder:
+    """The real encoder."""
+    return TableEncoder(PIPELINE, DATABASE, relation, PARTITIONS)
+
+
+class CaptureProcess:
+    """One `afterimage capture`. `run` ends only by OperatorError."""
+
+    def __init__(self, world: World, source: Source, broker: Broker) -> None:
+        self._world = world
+        self._source = source
+        self._broker = broker
+        self._publisher = SimulatedPublisher(world, broker)
+        rng = world.rng
+        self._limits = Limits(
+            batch_records_max=rng.choice((4, 12, 50_000)),
+            part_records_max=rng.choice((5, 9, 500_000)),
+            chunk_records=rng.choice((1, 4, 2_000)),
+        )
+
+    def run(self) -> Iterator[str]:
+        """Session after session."""
+        while True:
+            try:
+                yield from self._session()
+            except TransientError as error:
+                self._world.note("capture starts over", error.message)
+                yield "backoff"
+
+    def _session(self) -> Iterator[str]:
+        self._publisher = SimulatedPublisher(self._world, self._broker)
+        yield "looked at source"
+        yield from self._take_over()
+        progress = self._newest()
+        start = self._decide(progress, self._read_slot())
+        yield "decided" if start is Start.STREAM else NOT_FROZEN_HERE
+        self._world.saw("capture starts:", start.value)
+        self._world.note("capture decides", start.value, progress and progress.lsn, progress and progress.part)
+        if start is not Start.STREAM:
+            progress = yield from self._snapshot(start, progress)
+        assert progress is not None
+        yield from self._stream(progress)
+
+    def _read_slot(self) -> SlotState | None:
+        slot = self._source.slot
+        return SlotState("slot", slot.confirmed, None, "pgoutput", DATABASE, lost=False) if slot else None
+
+    def _take_over(self) -> Iterator[str]:
+        self._publisher.start()
+        yield NOT_FROZEN_HERE
+
+    def _newest(self) -> Progress | None:
+        log = self._broker.topics[PROGRESS][0]
+        newest = [entry.record.value for _, entry in log.committed(0, len(log.log))]
+        return Progress.from_bytes(newest[-1] or b"") if newest else None
+
+    def _decide(self, progress: Progress | None, slot: SlotState | None) -> Start:
+        return decide_start(progress, slot, SYSTEM_ID)
+
+    def _snapshot(self, start: Start, previous: Progress | None) -> Iterator[str]:
+        yield NOT_FROZEN_HERE
+        self._source.drop_slot()
+        yield NOT_FROZEN_HERE
+        if start is Start.SNAPSHOT_AGAIN:
+            self._recreate_topics()
+            yield NOT_FROZEN_HERE
+        ends = self._broker.ends()
+        if any(any(of_topic) for of_topic in ends.values()):
+            raise OperatorError("the topics hold records already", code="TOPICS_NOT_EMPTY")
+        lsn = self._source.create_slot()
+        relations = dict(self._source.relations)
+        rows = [(relations[oid], row) for oid, of_table in self._source.rows.items() for row in of_table.values()]
+        yield "slot made"
+        now_us = self._world.wall_us
+        for relation in relations.values():
+            self._announce(relation, lsn)
+        seq = previous.seq + 1 if previous else 1
+        progress = Progress(seq, Kind.SNAPSHOT, 0, lsn, now_us, 0, 0, ends, SYSTEM_ID, {})
+        yield from self._commit(progress)
+        origin = Origin(lsn, None, now_us)
+        records = [encoder_of(relation).read_record(row, origin, now_us // 1000) for relation, row in rows]
+        at = 0
+        while at < len(records):
+            batch = records[at : at + self._world.rng.randint(1, 6)]
+            at += len(batch)
+            progress = yield from self._publish_rows(progress, batch, Kind.SNAPSHOT)
+        return (yield from self._publish_rows(progress, [], Kind.IDLE))
+
+    def _recreate_topics(self) -> None:
+        self._broker.recreate_tables()
+
+    def _publish_rows(self, previous: Progress, records: list[KafkaRecord], kind: Kind) -> Iterator[str]:
+        self._publisher.produce(records)
+        yield "snapshot rows produced"
+        sealed = self._publisher.seal()
+        ends = {
+            topic: tuple(sealed.get(topic, {}).get(number, end) for number, end in enumerate(old))
+            for topic, old in previous.ends.items()
+        }
+        progress = replace(
+            previous,
+            seq=previous.seq + 1,
+            kind=kind,
+            prev_lsn=previous.lsn,
+            records=len(records),
+            checksum=add_checksums(0, checksum(records)),
+            ends=ends,
+            snapshot={} if kind is Kind.SNAPSHOT else None,
+        )
+        yield from self._commit(progress)
+        return progress
+
+    def _stream(self, start: Progress) -> Iterator[str]:
+        yield "before start of stream"
+        connection = Walsender(self._world, self._source, start.lsn)
+        try:
+            yield from self._drive(start, connection)
+        except TransientError:
+            connection.cut()
+            raise
+
+    def _drive(self, start: Progress, connection: Walsender) -> Iterator[str]:
+        assembler = Assembler(self._source.resolve, spill_directory=Path("unused"), spill_bytes=1 << 40)
+        machine = CaptureMachine(start, assembler, encoder_of, self._known_relations(), self._limits)
+        effects = machine.run()
+        answer: Any = None
+        while True:
+            effect = effects.send(answer)
+            yield f"before {type(effect).__name__}"
+            answer = yield from self._carry_out(effect, connection)
+            yield f"after {type(effect).__name__}"
+
+    def _known_relations(self) -> dict[int, Relation]:
+        log = self._broker.topics[SCHEMA][0]
+        values = [entry.record.value for _, entry in log.committed(0, len(log.log))]
+        relations = [SchemaRecord.from_value(value).relation for value in values if value is not None]
+        return {**self._source.relations, **{relation.oid: relation for relation in relations}}
+
+    def _carry_out(self, effect: Effect, connection: Walsender) -> Iterator[str]:
+        match effect:
+            case Poll():
+                return self._poll(effect.wait_s, connection)
+            case Produce():
+                return self._publisher.produce(list(effect.records))
+            case Seal():
+                return self._publisher.seal()
+            case Commit():
+                return (yield from self._commit(effect.progress))
+            case Confirm():
+                return connection.confirm(effect.lsn, ask_reply=effect.ask_reply)
+            case Complete():
+                return self._source.complete(effect.change)
+            case Announce():
+                return self._announce(effect.relation, effect.lsn)
+
+    def _poll(self, wait_s: float, connection: Walsender) -> Polled:
+        world = self._world
+        frames, drained = connection.read()
+        world.now_s += world.rng.choice((0.0, 0.001, 0.03)) if frames else wait_s
+        back_ms = 7_200_000 if world.happens("wall clock set back") else 0
+        return Polled(frames, drained, world.now_s, world.wall_us // 1000 - back_ms)
+
+    def _announce(self, relation: Relation, lsn: int) -> None:
+        record = SchemaRecord(lsn, relation, TOPICS[relation.oid], PARTITIONS)
+        self._publisher.announce(record.key(), record.value())
+
+    def _commit(self, progress: Progress) -> Iterator[str]:
+        self._publisher.commit(KafkaRecord(PROGRESS, 0, PROGRESS_KEY, progress.to_bytes()))
+        yield "committed"

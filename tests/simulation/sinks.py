@@ -1,0 +1,210 @@
+"""The sinks against the models: what sinks/ does with its stores, in steps between which the process may die.
+
+In: changes and a position. Out: rows, then the position. Each keeps the rules of its real counterpart: versions,
+compare-and-set, transaction ids, generations; requests may be repeated, late, or answered too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from cdc.errors import TransientError
+from jobs.batch import Target
+from sinks.protocol import Position
+from tests.simulation.stores import DeltaVersion, Generation, LedgerRow, Stores, VersionedStore
+from tests.simulation.tables import Values
+from tests.simulation.world import World
+
+Changes = Mapping[str, tuple[int, Values | None]]
+
+
+class SimulatedSink(Protocol):
+    """sinks.protocol.Sink in steps."""
+
+    def position(self) -> Position | None: ...
+
+    def write(self, changes: Changes, position: Position) -> Iterator[str]: ...
+
+    def replace(self, rows: Changes, position: Position) -> Iterator[str]: ...
+
+    def advance(self, position: Position) -> Iterator[str]: ...
+
+
+class DeltaSink:
+    """One Delta table, as one process knows it."""
+
+    def __init__(self, world: World, stores: Stores, target: Target) -> None:
+        self._world = world
+        self._stores = stores
+        self._target = target
+        self._generation = 0
+        self.version = -1
+
+    def position(self) -> Position | None:
+        """The newest commit's position, or the ledger's if it names that very version."""
+        latest = self._latest()
+        if latest is None or latest.position is None:
+            return None
+        self.version, self._generation = latest.number, latest.generation
+        row = self._stores.ledger[-1].get(self._target) if self._stores.ledger else None
+        return row.position if row is not None and row.version == latest.number else latest.position
+
+    def write(self, changes: Changes, position: Position) -> Iterator[str]:
+        """A merge: rows, position and transaction id in one commit."""
+        yield "before merge"
+        base = self._latest()
+        if base is None or base.generation != self._generation:
+            raise TransientError("the table was replaced or removed meanwhile")
+        rows = dict(base.rows)
+        for key, (_, row) in changes.items():
+            if row is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = row
+        yield from self._commit(base, rows, self._generation, position)
+
+    def replace(self, rows: Changes, position: Position) -> Iterator[str]:
+        """An overwrite, which begins a new generation."""
+        yield "before overwrite"
+        base = self._latest()
+        generation = max(base.ids, default=0) + 1 if base is not None else 1
+        yield from self._commit(base, {key: row for key, (_, row) in rows.items() if row}, generation, position)
+        self._generation = generation
+
+    def advance(self, position: Position) -> Iterator[str]:
+        """Nothing: the ledger will say that the version still is the state."""
+        yield "nothing to write"
+
+    def ledger_row(self, position: Position) -> LedgerRow:
+        """What this process knows: its own version, not the newest."""
+        return LedgerRow(self.version, position)
+
+    def _commit(
+        self, base: DeltaVersion | None, rows: Mapping[str, Values], generation: int, position: Position
+    ) -> Iterator[str]:
+        if self._is_done(base, generation, position):
+            return
+        yield "files written"
+        latest = self._latest()
+        if latest is not base or self._world.happens("delta conflict"):
+            raise TransientError("another writer committed first")
+        ids = {**(base.ids if base else {}), generation: position.lsn}
+        number = base.number + 1 if base else 0
+        self._stores.commit_delta(self._target, DeltaVersion(number, rows, generation, position, ids))
+        if self._world.happens("delta reply lost") and self._world.chance(0.5):
+            raise TransientError("the commit's answer was lost")
+        self.version = number
+        yield "delta committed"
+
+    def _is_done(self, base: DeltaVersion | None, generation: int, position: Position) -> bool:
+        """Delta passes over a transaction id that it has seen; then the table must stand where this commit would."""
+        if base is None or base.ids.get(generation, -1) < position.lsn:
+            return False
+        if base.position != position:
+            raise TransientError("the table is further already")
+        self.version = base.number
+        return True
+
+    def _latest(self) -> DeltaVersion | None:
+        versions = self._stores.delta.get(self._target)
+        return versions[-1] if versions else None
+
+
+class VersionedSink:
+    """Search or cache, as one process knows it."""
+
+    def __init__(self, world: World, stores: Stores, target: Target, is_owner: Callable[[], bool]) -> None:
+        self._world = world
+        self._stores = stores
+        self._target = target
+        self._is_owner = is_owner
+        self._known: tuple[int | None, Position | None] = None, None
+        stores.versioned.setdefault(target, VersionedStore())
+
+    def position(self) -> Position | None:
+        """From the store alone."""
+        self._known = self._store.live, self._store.standing
+        return self._store.standing
+
+    def write(self, changes: Changes, position: Position) -> Iterator[str]:
+        """Compare and set every row, then move the position."""
+        generation, read = self._require()
+        yield "before rows"
+        yield from self._put_all(generation, changes)
+        yield "rows written"
+        self._move(generation, read, position)
+        yield "position moved"
+
+    def replace(self, rows: Changes, position: Position) -> Iterator[str]:
+        """Load a generation beside the live one, then switch."""
+        store = self._store
+        for number, held in list(store.generations.items()):
+            if held.state != "live":
+                del store.generations[number]
+        generation = self._stores.next_generation()
+        store.generations[generation] = Generation()
+        yield "generation begun"
+        yield from self._put_all(generation, rows)
+        yield "generation loaded"
+        if not self._stores.switch(self._target, generation, position):
+            raise TransientError("the store was emptied meanwhile")
+        self._known = generation, position
+        yield "generation switched"
+
+    def advance(self, position: Position) -> Iterator[str]:
+        """Move the position alone."""
+        generation, read = self._require()
+        yield "before position"
+        self._move(generation, read, position)
+        yield "position moved"
+
+    @property
+    def _store(self) -> VersionedStore:
+        return self._stores.versioned[self._target]
+
+    def _require(self) -> tuple[int, Position]:
+        """What this process knows, if nobody has emptied, switched or moved it: its changes fit nothing else."""
+        generation, standing = self._known
+        if generation is None or standing is None or (self._store.live, self._store.standing) != self._known:
+            raise TransientError("the rows went away")
+        return generation, standing
+
+    def _put_all(self, generation: int, changes: Changes) -> Iterator[str]:
+        rng, world = self._world.rng, self._world
+        items = list(changes.items())
+        rng.shuffle(items)
+        half = rng.randint(0, len(items))
+        for number, (key, (lsn, row)) in enumerate(items):
+            if number == half:
+                yield "some rows written"
+            if world.happens("store request late"):
+                world.late.append(lambda key=key, lsn=lsn, row=row: self._put(generation, key, lsn, row))
+                raise TransientError("the store did not answer")
+            if world.happens("store request repeated"):
+                world.late.append(lambda key=key, lsn=lsn, row=row: self._put(generation, key, lsn, row))
+            if not self._put(generation, key, lsn, row):
+                raise TransientError("the rows went away")
+
+    def _put(self, generation: int, key: str, lsn: int, row: Values | None) -> bool:
+        return self._stores.put(self._target, generation, key, lsn, row)
+
+    def _move(self, generation: int, read: Position, position: Position) -> None:
+        if self._world.happens("store request late"):
+            self._world.late.append(lambda: self._arrive(generation, read, position))
+            raise TransientError("the store did not answer")
+        if not self._stores.move(self._target, generation, read, position, alone=self._is_owner()):
+            raise TransientError("the store was emptied, switched or moved meanwhile")
+        self._known = generation, position
+
+    def _arrive(self, generation: int, read: Position, position: Position) -> None:
+        self._stores.move(self._target, generation, read, position, alone=False)
+
+
+def open_sink(
+    world: World, stores: Stores, target: Target, is_owner: Callable[[], bool] = lambda: True
+) -> DeltaSink | VersionedSink:
+    """The sink of a target, opened anew as by a new process."""
+    if target.sink == "delta":
+        return DeltaSink(world, stores, target)
+    return VersionedSink(world, stores, target, is_owner)

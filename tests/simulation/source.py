@@ -1,0 +1,254 @@
+"""A model of Postgres: committed transactions in commit order, the state after each, one slot.
+
+In: random statements. Out: transactions as pgoutput messages with the records that they must become, and the source as
+it was at any LSN. Keeps true: only committed work is in the log; what the slot has confirmed is never sent again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from cdc.changes import UNCHANGED, Change, Relation
+from cdc.errors import TransientError
+from cdc.pgoutput import RelationMessage
+from tests.simulation.tables import (
+    ACCOUNTS,
+    INT4,
+    LINES,
+    PARTITIONS,
+    TAGS,
+    TOPICS,
+    WIDER_ACCOUNTS,
+    Seen,
+    Texts,
+    Values,
+    key_text,
+    partition,
+    values,
+)
+from tests.simulation.world import World, require
+from tests.support import frames
+
+if TYPE_CHECKING:
+    from tests.simulation.walsender import Walsender
+
+SYSTEM_ID: Final = "7000000000000000001"
+FIRST_LSN: Final = 0x1000
+WORDS: Final = ("ash", "birch", "cedar", "ölm", 'f"ir', "", "oak", "pine", "yew")
+
+State = dict[int, dict[str, Values]]
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A committed transaction: its messages, and for each change the records due in (topic, partition)."""
+
+    xid: int
+    commit_lsn: int
+    end_lsn: int
+    ts_us: int
+    messages: list[tuple[list[Relation], bytes]] = field(default_factory=list)
+    changes: list[list[tuple[str, int, Seen]]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Slot:
+    """The replication slot; `saved` is what would survive a crash of Postgres."""
+
+    confirmed: int
+    saved: int
+    reader: Walsender | None = None
+
+
+class Source:
+    """The database, its log and its slot."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.wal_end = FIRST_LSN
+        self.transactions: list[Transaction] = []
+        self._commits: list[int] = []
+        self.relations = {relation.oid: relation for relation in (ACCOUNTS, LINES, TAGS)}
+        self._shapes = [ACCOUNTS, WIDER_ACCOUNTS, LINES, TAGS]
+        self.rows: dict[int, dict[str, Texts]] = {oid: {} for oid in self.relations}
+        self._states: list[State] = [{oid: {} for oid in self.relations}]
+        self.slot: Slot | None = None
+        self.durable_lsn = 0
+        self._xid = 500
+
+    def state_at(self, lsn: int) -> State:
+        """Everything that committed before `lsn`."""
+        return self._states[bisect_left(self._commits, lsn)]
+
+    def first_from(self, lsn: int) -> int:
+        """The number of the first transaction whose commit record is at `lsn` or later."""
+        return bisect_left(self._commits, lsn)
+
+    def work_elsewhere(self) -> None:
+        """Log records of other tables, and of transactions that roll back."""
+        self.wal_end += self._world.rng.choice((8, 64, 512))
+
+    def add_column(self) -> None:
+        """ALTER TABLE accounts ADD COLUMN."""
+        if self.relations[ACCOUNTS.oid] == ACCOUNTS:
+            self.relations[ACCOUNTS.oid] = WIDER_ACCOUNTS
+            self.rows[ACCOUNTS.oid] = {key: (*row, None) for key, row in self.rows[ACCOUNTS.oid].items()}
+            self.work_elsewhere()
+
+    def commit(self) -> None:
+        """One transaction of random changes."""
+        rng = self._world.rng
+        # Commit records may touch each other: transactions that wrote side by side and then committed.
+        start = self.wal_end + rng.choice((0, 0, 8, 64))
+        self._xid += 1
+        transaction = Transaction(self._xid, start, start + rng.choice((8, 40)), self._world.wall_us)
+        size = rng.choice((1, 1, 1, 2, 3, 4, 6, rng.randint(9, 24)))
+        for _ in range(size):
+            self._change(transaction)
+        self.wal_end = transaction.end_lsn + rng.choice((0, 0, 16))
+        self.transactions.append(transaction)
+        self._commits.append(transaction.commit_lsn)
+        changed = {oid for relations, _ in transaction.messages for oid in (r.oid for r in relations)}
+        now = {
+            oid: {key: values(self.relations[oid], row) for key, row in self.rows[oid].items()} for oid in sorted(changed)
+        }
+        self._states.append(self._states[-1] | now)
+        self._world.note("source commits", transaction.commit_lsn, transaction.end_lsn, len(transaction.changes))
+
+    def create_slot(self) -> int:
+        """A slot at the log's end: its consistent point."""
+        if self.slot is not None:
+            raise TransientError("the slot exists")
+        self.slot = Slot(self.wal_end, self.wal_end)
+        return self.wal_end
+
+    def drop_slot(self) -> None:
+        """Drop it, whether or not it is there."""
+        self.cut()
+        self.slot = None
+
+    def confirm(self, lsn: int) -> None:
+        """A status update has arrived."""
+        assert self.slot is not None
+        require(lsn <= self.durable_lsn, "confirmed past what Kafka has committed", lsn, self.durable_lsn)
+        self.slot.confirmed = max(self.slot.confirmed, lsn)
+        if self._world.chance(0.3):
+            self.slot.saved = self.slot.confirmed
+
+    def cut(self) -> None:
+        """End the replication connection, if there is one."""
+        if self.slot is not None and self.slot.reader is not None:
+            self.slot.reader.cut()
+
+    def restart(self) -> None:
+        """A crash of Postgres: connections end, and the slot is as it was last written down."""
+        self.cut()
+        if self.slot is not None:
+            self.slot.confirmed = self.slot.saved
+
+    def resolve(self, message: RelationMessage) -> Relation:
+        """What the catalogue makes of a relation message."""
+        names = [column.name for column in message.columns]
+        for relation in self._shapes:
+            if relation.oid == message.oid and [column.name for column in relation.columns] == names:
+                return relation
+        raise AssertionError("a relation message of no known shape")
+
+    def complete(self, change: Change) -> Change:
+        """Unchanged values from the old row, which REPLICA IDENTITY FULL has in the log."""
+        assert change.new is not None
+        assert change.old is not None
+        new = tuple(old if now is UNCHANGED else now for now, old in zip(change.new, change.old, strict=True))
+        return Change(change.op, change.relation, change.old, new, change.old_is_key)
+
+    def _change(self, into: Transaction) -> None:
+        rng = self._world.rng
+        relation = self.relations[rng.choice((ACCOUNTS, ACCOUNTS, LINES, TAGS)).oid]
+        rows = self.rows[relation.oid]
+        if rng.random() < 0.03:
+            self._truncate(into)
+        elif not rows or (len(rows) < 6 and rng.random() < 0.45):
+            self._insert(into, relation)
+        else:
+            self._alter(into, relation, rng.choice(list(rows)))
+
+    def _insert(self, into: Transaction, relation: Relation) -> None:
+        row = self._fresh(relation)
+        key = key_text(relation, row)
+        if key in self.rows[relation.oid]:
+            return self._alter(into, relation, key)
+        self.rows[relation.oid][key] = row
+        into.messages.append(([relation], frames.insert(relation.oid, row)))
+        return self._due(into, relation, ((key, "c", row),))
+
+    def _alter(self, into: Transaction, relation: Relation, key: str) -> None:
+        rng, rows = self._world.rng, self.rows[relation.oid]
+        before = rows[key]
+        if rng.random() < 0.3:
+            del rows[key]
+            old = before if relation.identity == "f" else _key_only(relation, before)
+            into.messages.append(
+                ([relation], frames.delete(relation.oid, old, old_is_key=relation.identity != "f"))
+            )
+            return self._due(into, relation, ((key, "d", None),))
+        now = self._fresh(relation, None if rng.random() < 0.25 else before)
+        moved = key_text(relation, now)
+        if moved != key and moved in rows:
+            now, moved = before, key
+        return self._update(into, relation, key, before, moved, now)
+
+    def _update(  # what happens to one row
+        self, into: Transaction, relation: Relation, key: str, before: Texts, moved: str, now: Texts
+    ) -> None:
+        rows = self.rows[relation.oid]
+        del rows[key]
+        rows[moved] = now
+        full = relation.identity == "f"
+        old = before if full else _key_only(relation, before) if moved != key else None
+        sent = tuple(
+            UNCHANGED if column.name == "body" and text == was and text else text
+            for column, text, was in zip(relation.columns, now, before, strict=True)
+        )
+        into.messages.append(([relation], frames.update(relation.oid, sent, old, old_is_key=not full)))
+        if moved == key:
+            return self._due(into, relation, ((key, "u", now),))
+        return self._due(into, relation, ((key, "d", None), (moved, "c", now)))
+
+    def _truncate(self, into: Transaction) -> None:
+        rng = self._world.rng
+        chosen = [self.relations[oid] for oid in rng.sample(sorted(self.relations), rng.choice((1, 1, 2)))]
+        into.messages.append((chosen, frames.truncate([relation.oid for relation in chosen])))
+        for relation in chosen:
+            self.rows[relation.oid] = {}
+            event = Seen("{}", "t", None, into.commit_lsn, 2 * len(into.changes) + 1)
+            into.changes.append([(TOPICS[relation.oid], number, event) for number in range(PARTITIONS)])
+
+    def _due(self, into: Transaction, relation: Relation, events: tuple[tuple[str, str, Texts | None], ...]) -> None:
+        topic, due = TOPICS[relation.oid], []
+        for ordinal, (key, op, row) in enumerate(events, 2 * len(into.changes) + 1):
+            after = values(relation, row) if row is not None else None
+            due.append((topic, partition(key), Seen(key, op, after, into.commit_lsn, ordinal)))
+            if op == "d":
+                due.append((topic, partition(key), Seen(key, None, None, into.commit_lsn, ordinal)))
+        into.changes.append(due)
+
+    def _fresh(self, relation: Relation, kept: Texts | None = None) -> Texts:
+        """A random row; with `kept` one of the same key, with some other values the same."""
+        rng = self._world.rng
+        row: list[str | None] = []
+        for number, column in enumerate(relation.columns):
+            if kept is not None and (column.is_key or rng.random() < 0.5):
+                row.append(kept[number])
+            elif column.type_oid == INT4:
+                row.append(str(rng.randint(1, 7)))
+            else:
+                row.append(rng.choice(WORDS) if column.is_key or rng.random() < 0.85 else None)
+        return tuple(row)
+
+
+
+
+def _key_only(relation: Relation, row: Texts) -> Texts:
+    return tuple(text if column.is_key else None for column, text in zip(relation.columns, row, strict=True))

@@ -1,0 +1,163 @@
+"""Models of the three kinds of store, and the oracle that looks at each of them whenever a position moves.
+
+Delta: a log of versions, each with its rows, position and transaction ids. Search and cache: generations of rows with
+versions, a standing beside them that is moved by compare-and-set. Ledger: which versions show one LSN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobs.batch import Target
+from sinks.protocol import Position
+from tests.simulation.published import Published
+from tests.simulation.source import Source
+from tests.simulation.tables import Values
+from tests.simulation.views import Rows, expected_rows
+from tests.simulation.world import World, require
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeltaVersion:
+    """One commit: the table as it is then; `ids` are the newest transaction versions by generation.
+
+    Without a position it is a commit of somebody else, and the table has to be replaced.
+    """
+
+    number: int
+    rows: Rows
+    generation: int
+    position: Position | None
+    ids: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """See jobs.ledger.LedgerRow."""
+
+    version: int
+    position: Position
+
+
+@dataclass(slots=True)
+class Generation:
+    """Rows of search or cache with the version of each; a row of None is a tombstone."""
+
+    state: str = "loading"
+    rows: dict[str, tuple[int, Values | None]] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> dict[str, Values]:
+        """What a reader finds."""
+        return {key: row for key, (_, row) in self.rows.items() if row is not None}
+
+
+@dataclass(slots=True)
+class VersionedStore:
+    """One view in the index or in the cache."""
+
+    live: int | None = None
+    standing: Position | None = None
+    generations: dict[int, Generation] = field(default_factory=dict)
+
+
+class Stores:
+    """All stores of the pipeline."""
+
+    def __init__(self, world: World, source: Source, published: Published) -> None:
+        self._world = world
+        self._source = source
+        self._published = published
+        self.delta: dict[Target, list[DeltaVersion]] = {}
+        self.ledger: list[Mapping[Target, LedgerRow]] = []
+        self.versioned: dict[Target, VersionedStore] = {}
+        self.generations = 0
+
+    def next_generation(self) -> int:
+        """Numbered by the clock: never one that a store's former life had."""
+        self.generations += 1
+        return self.generations
+
+    def commit_delta(self, target: Target, version: DeltaVersion) -> None:
+        """One atomic commit of rows and position."""
+        assert version.position is not None
+        self.check(target, version.rows, version.position)
+        self.delta.setdefault(target, []).append(version)
+
+    def commit_ledger(self, rows: Mapping[Target, LedgerRow]) -> None:
+        """One atomic overwrite."""
+        require(len({row.position.lsn for row in rows.values()}) <= 1, "a ledger of several positions")
+        for target, row in rows.items():
+            versions = self.delta.get(target, [])
+            require(0 <= row.version < len(versions), "the ledger names a version that is not there", target)
+            self.check(target, versions[row.version].rows, row.position)
+        self.ledger.append(rows)
+
+    def put(self, target: Target, generation: int, key: str, lsn: int, row: Values | None) -> bool:
+        """Compare and set one row by version; False when the generation is not to be written to."""
+        held = self.versioned[target].generations.get(generation)
+        if held is None or held.state == "retired":
+            return False
+        if key not in held.rows or lsn >= held.rows[key][0]:
+            held.rows[key] = (lsn, row)
+        return True
+
+    def move(self, target: Target, generation: int, read: Position, position: Position, *, alone: bool) -> bool:
+        """Move the live generation's position, if it is still what the writer read.
+
+        Unless the writer is `alone` another one may have written rows already, and is about to move the position too.
+        """
+        store = self.versioned[target]
+        if store.live != generation or store.standing != read:
+            return False
+        if position.lsn >= read.lsn:
+            shown = store.generations[generation].shown
+            if alone:
+                self.check(target, shown, position)
+            else:
+                self._check_reader(target, shown, position.lsn)
+            store.standing = position
+        return True
+
+    def switch(self, target: Target, generation: int, position: Position) -> bool:
+        """Show a loaded generation, pointer and position in one step."""
+        store = self.versioned[target]
+        loaded = store.generations.get(generation)
+        if loaded is None or loaded.state != "loading":
+            return False
+        self.check(target, loaded.shown, position)
+        if store.live is not None:
+            store.generations[store.live].state = "retired"
+        loaded.state, store.live, store.standing = "live", generation, position
+        return True
+
+    def lose(self, target: Target) -> None:
+        """FLUSHALL, or an index deleted by hand; a Delta table overwritten by somebody else."""
+        if target.sink == "delta":
+            versions = self.delta.setdefault(target, [])
+            ids = versions[-1].ids if versions else {}
+            versions.append(DeltaVersion(len(versions), {}, 0, None, ids))
+        else:
+            self.versioned[target] = VersionedStore()
+
+    def check(self, target: Target, rows: Rows, position: Position) -> None:
+        """The oracle of the sinks: rows that claim a position are the source's rows at that position."""
+        self._world.note("stands", target.view, target.sink, position.lsn)
+        boundaries = self._published.boundaries
+        require(boundaries and position.lsn <= boundaries[-1].lsn, "a view went past the topics", target)
+        due = expected_rows(target, self._source.state_at(position.lsn))
+        require(rows == due, "a view is not the source at its position", target, position, rows, due)
+
+    def check_readers(self) -> None:
+        """What somebody sees who reads the live generation now: no row is older than the position that it claims."""
+        for target, store in self.versioned.items():
+            if store.live is not None and store.standing is not None:
+                self._check_reader(target, store.generations[store.live].shown, store.standing.lsn)
+
+    def _check_reader(self, target: Target, rows: Rows, claimed: int) -> None:
+        lsns = [claimed, *(boundary.lsn for boundary in self._published.boundaries if boundary.lsn > claimed)]
+        states = [expected_rows(target, self._source.state_at(lsn)) for lsn in lsns]
+        for key in sorted({key for state in states for key in state} | set(rows)):
+            known = [state.get(key) for state in states]
+            require(rows.get(key) in known, "a reader saw a row that was not at any boundary", target, key)

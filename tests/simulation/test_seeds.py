@@ -1,0 +1,48 @@
+"""The simulation over many seeds. AFTERIMAGE_SEEDS says how many (1,000), AFTERIMAGE_SEED runs one alone."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.simulation.scenario import simulate
+from tests.simulation.world import FAULTS
+
+SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
+ONE: Final = os.environ.get("AFTERIMAGE_SEED")
+FEW: Final = 300
+"""Of fewer seeds nobody can ask that everything happened in them."""
+
+EVENTS: Final = (
+    *FAULTS,
+    *(f"published {kind}" for kind in ("snapshot", "stream", "idle", "part")),
+    *(f"capture starts: {start}" for start in ("snapshot", "snapshot again", "stream")),
+    *(f"apply may: {step}" for step in ("Run", "Stand", "RunTo")),
+    *(f"task: {mode} {sink}" for mode in ("write", "replace", "advance") for sink in ("delta", "search", "cache")),
+    *(f"truncate: write {sink}" for sink in ("delta", "search", "cache")),
+    *(f"process ended: {code}" for code in ("FENCED", "SLOT_IN_USE", "APPLY_TAKEN_OVER")),
+)
+
+
+@pytest.mark.timeout(0)
+def test_seeds_hold_whatever_fails_and_meet_every_fault():
+    counts: Counter[str] = Counter()
+    seeds = range(SEEDS) if ONE is None else [int(ONE)]
+    for seed in seeds:
+        counts += simulate(seed).counts
+    if len(seeds) >= FEW:
+        assert [event for event in EVENTS if not counts[event]] == []
+
+
+def test_a_seed_repeats_itself():
+    first, second = simulate(7), simulate(7)
+
+    assert list(first.trace) == list(second.trace)
+    assert first.counts == second.counts
+
+
+def test_another_seed_is_another_run():
+    assert list(simulate(7).trace) != list(simulate(8).trace)
