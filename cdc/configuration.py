@@ -5,21 +5,26 @@ In: a path. Out: Settings, or a ConfigError that names file, key and the nearest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-import yaml
-from pydantic import BaseModel, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
+from cdc import variables
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
-from cdc.settings import Settings
+from cdc.settings import Settings, Source
 from cdc.stack.state import StackState, read
+from cdc.variables import keys_of
+from cdc.yaml_file import YamlFile
 
 SEARCHED: Final = (Path("afterimage.yml"), Path("config/afterimage.yml"))
 PREFIX: Final = "AFTERIMAGE_"
+_ROLES: Final = {name: {"user": Source.model_fields[name].default.user} for name in ("stream", "read")}
+"""So that a password alone may be given, in the file or in the environment."""
+_SERVERS: Final = frozenset({"postgres", "kafka", "opensearch", "valkey"})
 
 
 class _Layered(Settings, BaseSettings):
@@ -30,6 +35,7 @@ class _Layered(Settings, BaseSettings):
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
+        hide_input_in_errors=True,
         nested_model_default_partial_update=True,
     )
 
@@ -61,42 +67,51 @@ def find_config(path: Path | None) -> Path:
 
 def load_settings(path: Path | None = None) -> Settings:
     """The pipeline's settings."""
-    file = find_config(path)
-    body = _read(file)
-    if body.get("embedded"):
-        body = _over(body, _embedded(Path(str(body.get("data", "data")))))
+    file = YamlFile(find_config(path))
+    settings = _layered(file, file.body)
+    return _layered(file, _over(file.body, _embedded(settings.data))) if settings.embedded else settings
+
+
+def _layered(file: YamlFile, body: dict[str, Any]) -> Settings:
+    variables.refuse_unknown(PREFIX)
+    if private := [key for key in body if key.startswith("_")]:  # pydantic-settings would take them for its own
+        raise ConfigError(f"{file.at(private)}: {private[0]}: unknown key", "remove it")
     try:
-        layered = _Layered(**body)
+        layered = _Layered(**variables.without_overruled(PREFIX, _over({"source": _ROLES}, body)))
     except ValidationError as error:
         raise _explained(file, error) from None
+    except SettingsError:
+        raise variables.not_json(PREFIX) from None
     return Settings.model_validate(layered.model_dump())
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        body = yaml.safe_load(file.read_text())
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}", "make it readable") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else str(file)
-        raise ConfigError(f"{where}: not YAML: {getattr(error, 'problem', error)}", "check the indentation") from error
-    if not isinstance(body, dict):
-        raise ConfigError(
-            f"{file}: the file must hold keys such as `pipeline` and `source`", "see config/afterimage.yml"
-        )
-    return body
 
 
 def _embedded(data: Path) -> dict[str, Any]:
     """Where the embedded servers are, once they run; without them the preferred ports stand."""
-    state = read(data / "stack.json")
+    state = _state(data / "stack.json")
     secrets = data / "secrets"
     roles = {
         "stream": {"user": "afterimage_stream", "password_file": str(secrets / "stream")},
         "read": {"user": "afterimage_read", "password_file": str(secrets / "read")},
     }
     return {"source": roles} if state is None else _over({"source": roles}, _endpoints(state))
+
+
+def _state(path: Path) -> StackState | None:
+    try:
+        state = read(path)
+        if state is None or state.servers.keys() >= _SERVERS:
+            return state
+    except ValidationError:
+        pass
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", "run as the user who started the servers", code="STACK_STATE"
+        ) from error
+    raise ConfigError(
+        f"{path} is not this version's note of which servers run",
+        f"rm {path}, then: afterimage up, which finds servers that still run",
+        code="STACK_STATE",
+    )
 
 
 def _endpoints(state: StackState) -> dict[str, Any]:
@@ -118,34 +133,26 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _explained(file: Path, error: ValidationError) -> ConfigError:
-    problems = error.errors(include_input=False, include_url=False)
-    lines = [f"{'.'.join(map(str, problem['loc'])) or 'configuration'}: {_said(problem)}" for problem in problems]
+def _explained(file: YamlFile, error: ValidationError) -> ConfigError:
+    problems = error.errors(include_input=False, include_url=False, include_context=False)
+    lines = [f"{_place(file, problem['loc'])}: {_said(problem)}" for problem in problems]
     hints = [hint for problem in problems if (hint := _hint(problem))]
-    return ConfigError(f"{file}: {'; '.join(lines)}", "; ".join(hints) or "see docs/CONFIGURATION.md", code="CONFIG")
+    return ConfigError("; ".join(lines), "; ".join(hints) or "docs/CONFIGURATION.md says what each key takes")
+
+
+def _place(file: YamlFile, loc: Sequence[int | str]) -> str:
+    """The variable that a value came from, else the file's line and the key."""
+    found = variables.named(PREFIX, loc)
+    return found or f"{file.at(loc)}: {'.'.join(map(str, loc))}".removesuffix(": ")
 
 
 def _said(problem: Any) -> str:
-    return "unknown key" if problem["type"] == "extra_forbidden" else str(problem["msg"])
+    said = {"extra_forbidden": "unknown key", "missing": "is missing"}.get(problem["type"], str(problem["msg"]))
+    return said.removeprefix("Value error, ")
 
 
 def _hint(problem: Any) -> str | None:
     if problem["type"] != "extra_forbidden":
         return None
     *section, key = problem["loc"]
-    return suggestion(str(key), _keys(section), what="keys")
-
-
-def _keys(section: list[Any]) -> list[str]:
-    model: type[BaseModel] = Settings
-    for name in section:
-        field = model.model_fields.get(str(name))
-        found = [kind for kind in (field.annotation, *get_args(field.annotation)) if _is_model(kind)] if field else []
-        if not found:
-            return []
-        model = found[0]
-    return list(model.model_fields)
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+    return suggestion(str(key), keys_of(section), what="keys")

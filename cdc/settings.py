@@ -11,19 +11,23 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+_GIVEN = "its password; a file or the environment is the better place"
+_GIVEN_BY_FILE = "a file that holds the password; read at each login, and it goes before `password`"
+
 
 class Section(BaseModel):
     """Frozen, and unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # No value in any error: it may be a password.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Role(Section):
     """A Postgres login; the password comes from a file or the environment sooner than from the YAML."""
 
-    user: str
-    password: SecretStr | None = None
-    password_file: Path | None = None
+    user: str = Field(description="the role's name")
+    password: SecretStr | None = Field(default=None, description=_GIVEN)
+    password_file: Path | None = Field(default=None, description=_GIVEN_BY_FILE)
 
     def secret(self) -> str | None:
         """The password, read anew each time so that a rotated file is seen."""
@@ -35,95 +39,141 @@ class Role(Section):
 class Source(Section):
     """The Postgres database, its two roles, and what is captured of it."""
 
-    host: str = "127.0.0.1"
-    port: int = 5432
-    database: str
-    sslmode: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
-    sslrootcert: Path | None = None
-    stream: Role = Role(user="afterimage_stream")
-    read: Role = Role(user="afterimage_read")
-    admin: Role | None = Field(default=None, description="used by `check --fix` alone")
-    tables: tuple[str, ...] = Field(min_length=1, description="schema.table, `*` and `?` match within a name")
-    exclude: tuple[str, ...] = ()
-    publication: str | None = None
-    slot: str | None = None
-    wal_kept_warning_bytes: int = Field(default=1 << 30, gt=0)
+    host: str = Field(default="127.0.0.1", description="the primary, never a standby or a connection pooler")
+    port: int = Field(default=5432, description="its port")
+    database: str = Field(description="the database to capture; a pipeline captures one")
+    sslmode: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] = Field(
+        default="prefer", description="as libpq's; `verify-full` outside a private network"
+    )
+    sslrootcert: Path | None = Field(default=None, description="the certificate authority, for the verify modes")
+    stream: Role = Field(
+        default=Role(user="afterimage_stream"), description="reads the log: LOGIN REPLICATION, nothing else"
+    )
+    read: Role = Field(
+        default=Role(user="afterimage_read"), description="reads tables: SELECT on those captured, nothing else"
+    )
+    admin: Role | None = Field(
+        default=None, description="used by `check --fix` and the first capture alone; take it out afterwards"
+    )
+    tables: tuple[str, ...] = Field(
+        min_length=1, description="what to capture: `schema.table`, where `*` and `?` match within a name"
+    )
+    exclude: tuple[str, ...] = Field(default=(), description="what not to, in the same patterns; it wins")
+    publication: str | None = Field(default=None, description="its name; else `afterimage_<pipeline>`")
+    slot: str | None = Field(default=None, description="the replication slot's name; else `afterimage_<pipeline>`")
+    wal_kept_warning_bytes: int = Field(
+        default=1 << 30, gt=0, description="`check` warns when the slot keeps more WAL than this on the server"
+    )
 
 
 class Kafka(Section):
     """The broker and the shape of the topics."""
 
-    bootstrap: str = "127.0.0.1:9092"
-    partitions: int = Field(default=2, ge=1, le=1000)
-    replication_factor: int = Field(default=1, ge=1)
-    properties: dict[str, str] = Field(default_factory=dict, description="librdkafka properties: security.protocol..")
+    bootstrap: str = Field(default="127.0.0.1:9092", description="`host:port`, several between commas")
+    partitions: int = Field(
+        default=2, ge=1, le=1000, description="of each table's topic; fixed once topics exist, since keys hash to them"
+    )
+    replication_factor: int = Field(default=1, ge=1, description="of new topics; 3 where there are three brokers")
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="librdkafka's properties: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`, "
+        "`ssl.ca.location`; apply translates these five for Spark and refuses other security settings",
+    )
 
 
 class Capture(Section):
     """How capture batches: one Kafka transaction ends at whichever limit is reached first."""
 
-    flush_interval_s: float = Field(default=0.02, gt=0)
-    batch_records_max: int = Field(default=50_000, gt=0)
-    batch_bytes_max: int = Field(default=32 << 20, gt=0)
-    transaction_timeout_s: float = Field(default=60, gt=0)
-    spill_bytes: int = Field(default=64 << 20, gt=0, description="a transaction above this is buffered on disk")
-    snapshot_readers: int = Field(default=2, ge=1, le=64)
-    idle_interval_s: float = Field(default=0.5, gt=0)
+    flush_interval_s: float = Field(default=0.02, gt=0, description="the longest that a change waits for others")
+    batch_records_max: int = Field(default=50_000, gt=0, description="records in one Kafka transaction")
+    batch_bytes_max: int = Field(default=32 << 20, gt=0, description="bytes in one Kafka transaction")
+    transaction_timeout_s: float = Field(
+        default=60, gt=0, description="Kafka aborts a transaction of a capture that died after so long"
+    )
+    spill_bytes: int = Field(
+        default=64 << 20, gt=0, description="a Postgres transaction above this is buffered on disk, under `data`"
+    )
+    snapshot_readers: int = Field(default=2, ge=1, le=64, description="connections that read the first snapshot")
+    idle_interval_s: float = Field(
+        default=0.5, gt=0, description="how often the position is recorded while nothing that is captured changes"
+    )
 
 
 class Delta(Section):
     """Where the Delta tables live."""
 
-    path: str = "data/delta"
-    storage_options: dict[str, str] = Field(default_factory=dict)
+    path: str = Field(default="data/delta", description="a folder; the tables lie under `<path>/<pipeline>/`")
+    storage_options: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description="for delta-rs where the path is not a local one; Spark takes its own from `apply.spark`",
+    )
 
 
 class Search(Section):
     """OpenSearch, if any view has the `search` sink."""
 
-    url: str = "http://127.0.0.1:9200"
-    user: str | None = None
-    password: SecretStr | None = None
-    password_file: Path | None = None
-    gc_deletes: str = "1h"
+    url: str = Field(default="http://127.0.0.1:9200", description="without a login in it")
+    user: str | None = Field(default=None, description="its user, where there are users")
+    password: SecretStr | None = Field(default=None, description=_GIVEN)
+    password_file: Path | None = Field(default=None, description=_GIVEN_BY_FILE)
+    gc_deletes: str = Field(
+        default="1h", description="how long an index remembers deletes; longer than a batch may be repeated after"
+    )
 
 
 class Cache(Section):
     """Valkey or Redis, if any view has the `cache` sink."""
 
-    url: str = "redis://127.0.0.1:6379/0"
-    password: SecretStr | None = None
-    password_file: Path | None = None
-    tombstone_ttl_s: int = Field(default=3600, gt=0)
+    url: str = Field(
+        default="redis://127.0.0.1:6379/0", repr=False, description="`redis://`, `rediss://`, `unix://`, `valkey://`"
+    )
+    password: SecretStr | None = Field(default=None, description=_GIVEN)
+    password_file: Path | None = Field(default=None, description=_GIVEN_BY_FILE)
+    tombstone_ttl_s: int = Field(
+        default=3600, gt=0, description="how long deletes are remembered; longer than a batch may be repeated after"
+    )
 
 
 class Apply(Section):
     """The PySpark side."""
 
-    master: str = "local[*]"
-    driver_memory: str = "1g"
-    spark: dict[str, str] = Field(default_factory=dict, description="any Spark setting")
-    interval_s: float = Field(default=0.2, ge=0, description="least time between two batches")
-    dead_letters_max: int = Field(default=100, ge=0, description="a sink that rejects more rows than this stops")
+    master: str = Field(default="local[*]", description="the Spark master; `apply --master` overrides it")
+    driver_memory: str = Field(default="1g", description="the heap of Spark's driver, as Spark writes sizes")
+    spark: dict[str, str] = Field(
+        default_factory=dict, repr=False, description="any Spark setting; it goes before our own"
+    )
+    interval_s: float = Field(default=0.2, ge=0, description="the least time between the starts of two batches")
+    dead_letters_max: int = Field(
+        default=100, ge=0, description="apply stops when a sink has refused more rows of a view than this"
+    )
 
 
 class Stack(Section):
     """The embedded servers' preferred ports; another free one is taken when one is in use."""
 
-    postgres: int = 15432
-    kafka: int = 19092
-    opensearch: int = 19200
-    valkey: int = 16379
-    postgres_version: Literal["14", "15", "16", "17", "18"] = "17"
+    postgres: int = Field(default=15432, description="Postgres")
+    kafka: int = Field(default=19092, description="Kafka; its controller takes the next one")
+    opensearch: int = Field(default=19200, description="OpenSearch; its transport takes the next one")
+    valkey: int = Field(default=16379, description="Valkey")
+    postgres_version: Literal["14", "15", "16", "17", "18"] = Field(
+        default="17", description="Postgres's major version"
+    )
 
 
 class Settings(Section):
     """A pipeline: everything that one configuration file says."""
 
-    pipeline: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    pipeline: str = Field(
+        pattern=r"^[a-z][a-z0-9_]{0,39}$",
+        description="its name: the prefix of topics, indexes and cache keys, and the folder of its Delta tables",
+    )
     embedded: bool = Field(default=False, description="run the servers too, and take their addresses from them")
-    data: Path = Path("data")
-    views: Path = Path("config/views")
+    data: Path = Field(
+        default=Path("data"), description="where capture and apply write: buffers, logs, embedded servers"
+    )
+    views: Path = Field(default=Path("config/views"), description="the folder of view files, `*.sql`")
     source: Source
     kafka: Kafka = Kafka()
     capture: Capture = Capture()
