@@ -41,3 +41,8 @@ def _check_versions(lock: Lock) -> None:
                 "python -m cdc.stack.relock spark",
                 code="LOCK",
             )
+
+
+if __name__ == "__main__":  # for images: what a machine without network will need
+    spark_classpath(Console(stderr=True))
+    spark_java_home()
