@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
@@ -123,9 +124,10 @@ class Workload:
             )
 
     def _change_price(self, connection: Connection) -> None:
+        factor = self._random.choice([Decimal("0.9"), Decimal("1.1")])
         connection.execute(
             "UPDATE products SET price = round(price * %s, 2), active = id %% 13 <> %s WHERE id = %s",
-            (self._random.choice([0.9, 1.1]), self._random.randint(0, 12), self._random.randint(1, PRODUCTS)),
+            (factor, self._random.randint(0, 12), self._random.randint(1, PRODUCTS)),
         )
 
     def _change_customer(self, connection: Connection) -> None:
