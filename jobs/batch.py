@@ -1,6 +1,6 @@
 """One batch of apply, planned: which range of which topic goes into which sink, so that all end at one LSN.
 
-In: where every sink stands and a boundary of the progress topic. Out: tasks. Keeps true: after the batch all sinks stand
+In: where every sink stands, and a boundary of the progress topic. Out: tasks. Keeps true: after it all sinks stand
 at the same commit LSN; what cannot be brought there exactly from its offsets is replaced from offset zero.
 """
 
@@ -61,10 +61,10 @@ def plan(
     assert ceiling_lsn <= boundary.lsn
     tasks = []
     for target, position in positions.items():
-        if position is not None and position.lsn > boundary.lsn:
-            raise _ahead(target, position, boundary)
         if position is None or target.view in rebuild or _is_stale(position, boundary):
             tasks.append(_replace(target, boundary, ceiling_lsn))
+        elif position.lsn > boundary.lsn:
+            raise _ahead(target, position, boundary)
         elif position.lsn < ceiling_lsn:
             tasks.append(_write(target, position, boundary, ceiling_lsn))
     return tasks
