@@ -73,14 +73,14 @@ class Source:
         self.relations = {relation.oid: relation for relation in (ACCOUNTS, LINES, TAGS)}
         self._shapes = [ACCOUNTS, WIDER_ACCOUNTS, LINES, TAGS]
         self.rows: dict[int, dict[str, Texts]] = {oid: {} for oid in self.relations}
-        self._states: list[State] = [{oid: {} for oid in self.relations}]
+        self.states: list[State] = [{oid: {} for oid in self.relations}]
         self.slot: Slot | None = None
         self.durable_lsn = 0
         self._xid = 500
 
     def state_at(self, lsn: int) -> State:
         """Everything that committed before `lsn`."""
-        return self._states[bisect_left(self._commits, lsn)]
+        return self.states[bisect_left(self._commits, lsn)]
 
     def first_from(self, lsn: int) -> int:
         """The number of the first transaction whose commit record is at `lsn` or later."""
@@ -114,7 +114,7 @@ class Source:
         now = {
             oid: {key: values(self.relations[oid], row) for key, row in self.rows[oid].items()} for oid in sorted(changed)
         }
-        self._states.append(self._states[-1] | now)
+        self.states.append(self.states[-1] | now)
         self._world.note("source commits", transaction.commit_lsn, transaction.end_lsn, len(transaction.changes))
 
     def create_slot(self) -> int:
