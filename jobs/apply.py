@@ -26,6 +26,7 @@ from jobs.dead_letters import DeadLetters
 from jobs.ledger import Ledger
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine, common_lsn
 from jobs.pipeline import Pipeline, load_pipeline
+from jobs.rebuild_progress import RebuildProgress
 from jobs.recording import located, recorded
 from jobs.tasks import TaskRunner
 from sinks.protocol import Position
@@ -67,6 +68,7 @@ class ApplyRun:
         self._log = ProgressLog(settings.kafka, settings.pipeline)
         self._dead_letters = DeadLetters(settings)
         self._pipeline: Pipeline | None = None
+        self._rebuild: dict[str, str] = {}
         self._batch_s = 0.0
         self.lsn = 0
         """Where all views stood last."""
@@ -151,7 +153,8 @@ class ApplyRun:
         idle = not rebuild and not isinstance(step, Running)
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
-        return Asked(boundary, step, self._known(rebuild))
+        self._rebuild = self._known(rebuild)
+        return Asked(boundary, step, self._rebuild)
 
     def _ask_for(self, until_lsn: int) -> Asked:
         """One batch that ends exactly there, once capture has got there."""
@@ -171,6 +174,8 @@ class ApplyRun:
         known = {}
         for request, view in rebuild.items():
             if view in self._loaded.specs:
+                if request not in self._rebuild:
+                    _log.info("rebuild begins", view=view)
                 known[request] = view
             else:
                 self._control.answer(request, State.FAILED, message=f"there is no view {view}")
@@ -182,7 +187,8 @@ class ApplyRun:
             raise Finished
         self._batch_s = time.monotonic()
         self._control.confirm_owner()
-        TaskRunner(self._settings, self._spark, self._loaded, self._dead_letters).run(tasks)
+        with RebuildProgress(self._control, self._spark, self._rebuild, tasks) as progress:
+            TaskRunner(self._settings, self._spark, self._loaded, self._dead_letters, progress.ended).run(tasks)
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
         self._require_ownership()
@@ -191,7 +197,8 @@ class ApplyRun:
             self._ledger.write(rows)
         lsn = common_lsn(positions)
         _log.info("batch done", lsn=format_lsn(lsn or 0), seconds=round(time.monotonic() - self._batch_s, 3))
-        for request in rebuilt:
+        for request, view in rebuilt.items():
+            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn or 0))
             self._control.answer(request, State.DONE, lsn=lsn)
 
     def _require_ownership(self) -> None:

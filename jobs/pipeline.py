@@ -37,7 +37,9 @@ def captured_tables(settings: Settings) -> dict[tuple[str, str], TableInfo]:
 
 
 def declared(settings: Settings, tables: Mapping[tuple[str, str], TableInfo]) -> dict[str, ViewSpec]:
-    """A mirror of every table and every declared view, by name."""
+    """A mirror of every table and every declared view, by name; nothing before anything is captured."""
+    if not tables:
+        return {}
     specs = [mirror_spec(table) for table in tables.values()]
     specs += load_views(settings.views, tables)
     return {spec.name: spec for spec in specs}

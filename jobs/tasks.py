@@ -30,7 +30,7 @@ _log = get(__name__)
 
 _THREADS: Final = 8
 
-OnReplaced = Callable[[Target, float], None]
+OnEnded = Callable[[Target], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,15 @@ class _Range:
 class TaskRunner:
     """Runs the tasks of one pipeline."""
 
-    def __init__(self, settings: Settings, spark: SparkSession, pipeline: Pipeline, dead_letters: DeadLetters) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        dead_letters: DeadLetters,
+        on_ended: OnEnded = lambda _: None,
+    ) -> None:
+        self._on_ended = on_ended
         self._settings = settings
         self._spark = spark
         self._pipeline = pipeline
@@ -100,6 +108,7 @@ class TaskRunner:
                 written = sink.replace(rows.where(F.col(OP) == UPSERT), task.position)
             else:
                 written = sink.write(rows, task.position)
+        self._on_ended(target)
         _log.info(
             "view replaced" if replaced else "view written",
             view=target.view,

@@ -21,7 +21,8 @@ _EVERY_S: Final = 0.1
 def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: float, as_json: bool) -> int:
     """Wait; a TransientError (exit 1) says which views are not there in time."""
     lsn = parse_position(text)
-    named_views(settings, names)
+    if names:
+        named_views(settings, names)
     observer = Observer(settings)
     began_s = time.monotonic()
     try:

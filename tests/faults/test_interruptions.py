@@ -1,0 +1,124 @@
+"""A running pipeline disturbed: rebuilds cut off, stores emptied, rows refused, processes doubled. Nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import Any
+
+import pytest
+import redis
+import requests
+
+from cdc.names import index_alias
+from tests.support.capturing import read_topic
+from tests.support.pipelines import Pipeline
+from tests.support.processes import Command
+from tests.support.wait import wait_until
+
+
+def change(pipeline: Pipeline, customer: str) -> None:
+    pipeline.admin.execute("UPDATE public.orders SET customer = %s WHERE id = 10", [customer])
+
+
+def test_a_rebuild_cut_off_harms_nothing(pipeline: Pipeline) -> None:
+    for victim in ("command", "apply"):
+        begun = pipeline.apply.text().count("rebuild begins")
+        rebuild = Command(pipeline.config, ("rebuild", "paid_orders"), pipeline.config.parent / "rebuild.log").start()
+        wait_until(
+            lambda seen=begun: pipeline.apply.text().count("rebuild begins") > seen, what="the rebuild", timeout_s=60
+        )
+        if victim == "command":
+            rebuild.kill()
+        else:
+            pipeline.apply.kill()
+            pipeline.apply.start()
+            rebuild.kill()
+        change(pipeline, victim)
+        pipeline.catch_up()
+        pipeline.require_equal()
+
+
+def test_lost_stores_are_filled_again(pipeline: Pipeline) -> None:
+    settings = pipeline.settings
+    assert settings.cache.password is not None
+    client = redis.Redis.from_url(settings.cache.url, password=settings.cache.password.get_secret_value())
+    for key in client.scan_iter(f"{settings.pipeline}:paid_orders:*"):
+        client.delete(key)
+    alias = index_alias(settings.pipeline, "paid_orders")
+    (index,) = requests.get(f"{settings.search.url}/_alias/{alias}", timeout=30).json()
+    requests.delete(f"{settings.search.url}/{index}", timeout=30).raise_for_status()
+    change(pipeline, "after the loss")
+    pipeline.catch_up()
+    pipeline.require_equal()
+
+
+def test_ctrl_c_ends_both_in_good_order_and_they_go_on_afterwards(pipeline: Pipeline) -> None:
+    for command in (pipeline.apply, pipeline.capture):
+        assert command.process is not None
+        command.process.send_signal(signal.SIGINT)
+        assert command.process.wait(60) == 0, command.text()[-2000:]
+        assert "Traceback" not in command.text()
+    change(pipeline, "while they were away")
+    pipeline.start()
+    pipeline.catch_up()
+    pipeline.require_equal()
+
+
+def test_prove_runs_a_batch_itself_where_no_apply_runs(pipeline: Pipeline) -> None:
+    pipeline.apply.stop()
+    change(pipeline, "nobody applies")
+    try:
+        pipeline.require_equal()
+    finally:
+        pipeline.apply.start()
+    pipeline.catch_up()
+
+
+def test_a_second_apply_waits_and_a_second_capture_is_refused(pipeline: Pipeline) -> None:
+    capture = pipeline.run("capture", timeout_s=60)
+    assert capture.returncode == 3
+    assert "SLOT_IN_USE" in capture.stderr or "FENCED" in capture.stderr
+    # The first may have been fenced before the second met its slot; it says so and ends, or goes on.
+    wait_until(lambda: pipeline.capture.alive or pipeline.capture.start(), what="one capture")
+    change(pipeline, "two of each")
+    pipeline.catch_up()
+    pipeline.require_equal()
+
+
+def test_a_refused_row_is_dead_lettered_without_its_values(pipeline: Pipeline) -> None:
+    view = pipeline.settings.views / "strict.sql"
+    view.write_text(
+        "-- sinks: search\n"
+        '-- search.mapping: {"customer": {"type": "integer"}}\n'
+        "SELECT id, customer FROM public.orders WHERE id IN (10, 11, 12)"
+    )
+    try:
+        change(pipeline, "not a number")
+        pipeline.apply.kill()
+        pipeline.apply.start()
+        topic = f"{pipeline.settings.pipeline}._dead"
+        letters = wait_until(lambda: read_topic(pipeline.settings, topic, 1), what="dead letters", timeout_s=120)
+        first: dict[str, Any] = json.loads(letters[0].value())
+        assert (first["view"], first["sink"]) == ("strict", "search")
+        assert first["topic"].endswith(".public.orders")
+        assert {"partition", "offset", "reason", "commit_lsn"} <= first.keys()
+        assert "not a number" not in letters[0].value().decode()
+        read_back = read_topic(pipeline.settings, first["topic"], 2)
+        assert any((m.partition(), m.offset()) == (first["partition"], first["offset"]) for m in read_back)
+    finally:
+        view.unlink()
+        pipeline.apply.kill()
+        pipeline.apply.start()
+    pipeline.catch_up()
+    pipeline.require_equal()
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("prove",), ("query", "SELECT count(*) FROM orders"), ("explain", "items")]
+)
+def test_commands_answer_programs_as_well(pipeline: Pipeline, words: tuple[str, ...]) -> None:
+    option = ("--format", "json") if words[0] == "query" else ("--json",)
+    completed = pipeline.run(*words, *option)
+    assert completed.returncode == 0, completed.stderr
+    assert json.loads(completed.stdout)
