@@ -1,10 +1,9 @@
 # The service: capture and apply in one image, run as two containers (see docker-compose.yml).
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
-COPY config/requirements/run.txt config/requirements/java.txt /src/config/requirements/
+COPY config/requirements/run.txt /src/config/requirements/
 RUN python -m venv /opt/afterimage \
- && /opt/afterimage/bin/pip install --no-cache-dir --require-hashes -r config/requirements/run.txt \
- && /opt/afterimage/bin/pip install --no-cache-dir --require-hashes -r config/requirements/java.txt
+ && /opt/afterimage/bin/pip install --no-cache-dir --require-hashes -r config/requirements/run.txt
 COPY pyproject.toml README.md /src/
 COPY cdc /src/cdc
 COPY snapshot /src/snapshot
@@ -12,7 +11,7 @@ COPY sinks /src/sinks
 COPY jobs /src/jobs
 COPY config /src/config
 RUN /opt/afterimage/bin/pip install --no-cache-dir --no-deps .
-# Spark's jars are part of the image: a container needs no network but its own services.
+# Spark's jars and a Java are part of the image: a container needs no network but its own services.
 ENV AFTERIMAGE_CACHE_DIR=/opt/afterimage/cache
 RUN /opt/afterimage/bin/python -m cdc.stack.spark
 
