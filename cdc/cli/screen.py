@@ -16,4 +16,4 @@ def report_error(error: CdcError) -> None:
     err.print(f"[bold red]error[/] [dim]{error.code}[/] {escape(error.message)}", soft_wrap=True)
     if error.hint:
         err.print(f"  [bold]remedy[/] {escape(error.hint)}", soft_wrap=True)
-    err.print(f"  [dim]more: docs/RUNBOOK.md#{error.code.lower().replace('_', '-')}[/]", soft_wrap=True)
+    err.print(f"  [dim]more: docs/RUNBOOK.md#{error.code.lower()}[/]", soft_wrap=True)
