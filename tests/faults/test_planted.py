@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import redis
 import requests
@@ -94,7 +95,7 @@ class Delta:
 
     def extra_row(self) -> None:
         row = self._table.to_pandas().query("id == 6").assign(id=70001)
-        write_deltalake(self._table, row, mode="append", schema_mode=None)
+        write_deltalake(self._table, pa.Table.from_pandas(row, preserve_index=False), mode="append")
 
     def stale_row(self) -> None:
         self._table.update(predicate="id = 8", updates={"customer": "'as it was'"})
