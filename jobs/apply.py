@@ -154,7 +154,7 @@ class ApplyRun:
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
         self._rebuild = self._known(rebuild)
-        return Asked(boundary, step, self._rebuild)
+        return Asked(boundary, step, self._rebuild, _now_us())
 
     def _ask_for(self, until_lsn: int) -> Asked:
         """One batch that ends exactly there, once capture has got there."""
@@ -163,7 +163,7 @@ class ApplyRun:
         boundary = self._log.boundary()
         if boundary is not None and boundary.lsn < until_lsn:
             boundary = self._log.boundary(_WAIT_S)
-        return Asked(boundary, RunTo(until_lsn))
+        return Asked(boundary, RunTo(until_lsn), now_us=_now_us())
 
     def _finish_when_done(self, lsn: int, newest: int) -> None:
         if self._once and not self._control.requests() and lsn >= newest:
@@ -221,3 +221,7 @@ class ApplyRun:
     def _loaded(self) -> Pipeline:
         assert self._pipeline is not None
         return self._pipeline
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

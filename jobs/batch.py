@@ -19,7 +19,7 @@ from sinks.protocol import Position
 Offsets = tuple[int, ...]
 
 STALE_US: Final = 12 * 3600 * 1_000_000
-"""A sink further behind than this may have missed a delete that compaction took away; half of what is kept."""
+"""What lay unread for longer may have lacked a delete by now, which compaction took away; half of what is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,15 @@ def plan(
     boundary: Progress,
     ceiling_lsn: int,
     rebuild: Collection[str] = (),
+    now_us: int = 0,
 ) -> list[Task]:
     """The tasks that bring every target to `ceiling_lsn`, which is the boundary's LSN or one before it."""
     assert ceiling_lsn <= boundary.lsn
+    # Compaction goes on while capture rests, so the newest boundary does not say how late it is.
+    now_us = max(now_us, boundary.source_ts_us)
     tasks = []
     for target, position in positions.items():
-        if position is None or target.view in rebuild or _is_stale(position, boundary):
+        if position is None or target.view in rebuild or _is_stale(target, position, boundary, now_us):
             tasks.append(_replace(target, boundary, ceiling_lsn))
         elif position.lsn > boundary.lsn:
             raise _ahead(target, position, boundary)
@@ -106,8 +109,9 @@ def _end(target: Target, boundary: Progress) -> Offsets:
     return end
 
 
-def _is_stale(position: Position, boundary: Progress) -> bool:
-    return boundary.source_ts_us - position.source_ts_us > STALE_US
+def _is_stale(target: Target, position: Position, boundary: Progress, now_us: int) -> bool:
+    unread = position.offsets.get(target.topic) != _end(target, boundary)
+    return unread and now_us - position.source_ts_us > STALE_US
 
 
 def _ahead(target: Target, position: Position, boundary: Progress) -> OperatorError:

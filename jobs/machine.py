@@ -30,11 +30,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The newest boundary, what commands want of apply, and the views to be rebuilt by request id."""
+    """The newest boundary, what commands want of apply, the views to be rebuilt by request id, and the wall clock."""
 
     boundary: Progress | None
     step: Step
     rebuild: Mapping[str, str] = field(default_factory=dict)
+    now_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
         ceiling = _ceiling(asked, positions, settled=settled)
         if ceiling is None or asked.boundary is None:
             continue
-        tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()))
+        tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()), asked.now_us)
         if not tasks and recorded:
             continue
         if tasks:
