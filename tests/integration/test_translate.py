@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from decimal import Decimal
@@ -15,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
+from cdc.errors import ConfigError
 from cdc.postgres import SESSION
 from jobs.declare import declare_view, mirror_spec
 from jobs.declare.functions import FUNCTIONS
@@ -25,6 +27,7 @@ from jobs.declare.translate import RULES
 from jobs.tables import ColumnInfo, TableInfo
 from jobs.typemap import delta_type
 from tests.support.servers import PostgresServer, fresh_database
+from tests.support.view_expressions import Expressions
 
 TEXTS = [
     "",
@@ -129,6 +132,8 @@ FILTERS = (
     "b OR NULL",
 )
 AT_ONCE = 64
+RANDOM_CASES = 100
+LENGTH_MAX = 300
 # Both must fail, over one row of these values.
 FAILURES = [
     "i2 + i2",
@@ -274,16 +279,47 @@ def things(connection: psycopg.Connection, spark: SparkSession) -> TableInfo:
 @pytest.mark.parametrize("at", range(0, len(CASES), AT_ONCE))
 def test_spark_answers_what_postgres_answers(connection, spark, things, at):
     changes(spark, connection, things)
-    cases = CASES[at : at + AT_ONCE]
-    spec = declared(things, cases)
+    assert differing(connection, spark, things, CASES[at : at + AT_ONCE]) == {}
+
+
+def differing(
+    connection: psycopg.Connection, spark: SparkSession, table: TableInfo, cases: list[str]
+) -> dict[str, tuple[Any, ...]]:
+    """The cases that the two engines answer differently: in which row, and how."""
+    spec = declared(table, cases)
     expected = printed(connection, f"SELECT * FROM ({spec.postgres_sql}) v ORDER BY id")
     got = answered(spark, f"SELECT * FROM ({spec.spark_sql}) ORDER BY id")
-    wrong: dict[str, Any] = {}
+    wrong: dict[str, tuple[Any, ...]] = {}
     for want_row, got_row in zip(expected, got, strict=True):
         for case, want, have in zip(["id", *cases], want_row, got_row, strict=True):
             if want != have:
                 wrong.setdefault(case, (want_row[0], want, have))
-    assert not wrong
+    return wrong
+
+
+def test_random_expressions_are_answered_alike_or_refused(connection, spark, things):
+    changes(spark, connection, things)
+    seed = int(os.environ.get("AFTERIMAGE_SEED", "20261118"))
+    source, cases = Expressions(seed), []
+    while len(cases) < RANDOM_CASES:
+        case = source.any()
+        if len(case) < LENGTH_MAX and accepted(things, case):
+            cases.append(case)
+    assert differing(connection, spark, things, cases) == {}, f"AFTERIMAGE_SEED={seed}"
+
+
+def accepted(table: TableInfo, case: str) -> bool:
+    try:
+        declared(table, [case])
+    except ConfigError:
+        return False
+    return True
+
+
+def test_the_comparison_sees_a_wrong_answer(connection, spark, things):
+    changes(spark, connection, things)
+    spark.table("changes").selectExpr("* EXCEPT (s)", "concat(s, ' ') AS s").createOrReplaceTempView("changes")
+    assert set(differing(connection, spark, things, ["s", "length(s)", "k4"])) == {"s", "length(s)"}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case in FILTERS])
