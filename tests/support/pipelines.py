@@ -78,6 +78,12 @@ class Pipeline:
         assert {(proof["view"], proof["sink"]) for proof in proofs} >= expected
         return proofs
 
+    def reconnect(self) -> None:
+        """After a crash of Postgres."""
+        assert self.settings.source.admin is not None
+        self.admin.close()
+        self.admin = connect(self.settings.source, self.settings.source.admin)
+
     def stop(self) -> None:
         for command in (self.apply, self.capture):
             if command.alive:
@@ -123,6 +129,7 @@ def pipeline_on(postgres: PostgresServer, stores: Stores, folder: Path) -> Itera
                 yield pipeline
             finally:
                 pipeline.stop()
+                pipeline.admin.close()
                 for log in (capture.log, apply.log):
                     assert not log.exists() or CANARY not in log.read_text(errors="replace"), f"a row value is in {log}"
 
