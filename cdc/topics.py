@@ -24,6 +24,7 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
 _DAY_MS: Final = 24 * _HOUR_MS
 _WAIT_S: Final = 30.0
+_AWAY_S: Final = 10.0
 
 COMPACTION_LAG_MS: Final = _HOUR_MS
 """No record younger than this is compacted away, nor is an older one on its account: what a batch may rely on."""
@@ -80,7 +81,7 @@ class Topics:
     def existing(self) -> dict[str, int]:
         """Every topic with its number of partitions."""
         with translated("listing topics"):
-            found = self._admin.list_topics(timeout=_WAIT_S).topics
+            found = self._admin.list_topics(timeout=_AWAY_S).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def ensure(self, plans: Iterable[TopicPlan]) -> None:

@@ -1,4 +1,4 @@
-"""Each server killed (SIGKILL) under load, and all of them away at the start: the pipeline waits, and goes on by itself."""
+"""Each server killed (SIGKILL) under load, Kafka away at the start: the pipeline waits, and goes on by itself."""
 
 from __future__ import annotations
 
