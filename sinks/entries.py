@@ -6,7 +6,7 @@ entry carries the place in Kafka that it came from, so that a refused row can be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ class RowShape:
     columns: tuple[str, ...]
     as_json: bool
 
-    def entries(self, batches: Iterator[Any]) -> Iterator[Entry]:
+    def entries(self, batches: Iterable[Any]) -> Iterator[Entry]:
         """The rows of these batches, one after the other."""
         for batch in batches:
             yield from self._of_batch(batch)

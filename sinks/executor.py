@@ -1,4 +1,4 @@
-"""Writing a DataFrame's partitions from the executors, and what became of each row.
+"""Writing a DataFrame from the executors (or, when it is small, the driver), and what became of each row.
 
 In: a DataFrame and a PartitionWriter. Out: Written, or the first partition's error, raised on the driver. Keeps true:
 errors travel as data, so that Spark neither retries nor logs them, and what comes back is bounded.
@@ -19,6 +19,9 @@ from sinks.protocol import Rejected, Written
 REJECTED_MAX: Final = 10_000
 """More refused rows than this in one partition are no matter of single rows."""
 
+DRIVER_BYTES_MAX: Final = 1 << 20
+"""Up to here the driver writes by itself: a task with its Python worker costs more than so few rows."""
+
 _NUMBERS: Final = ("upserts", "deletes", "lsn")
 _TEXTS: Final = ("at", "reason", "error", "code", "hint")
 _SPARK_SCHEMA: Final = ", ".join([f"{n} bigint" for n in _NUMBERS] + [f"{n} string" for n in _TEXTS])
@@ -35,8 +38,9 @@ class PartitionWriter(Protocol):
 
 
 def write_partitions(frame: Any, shape: RowShape, writer: PartitionWriter) -> Written:
-    """Run the writer on every partition."""
-
+    """Run the writer on every partition; on the few rows of a small batch, right here."""
+    if _size_bytes(frame) <= DRIVER_BYTES_MAX:
+        return _written(_write(shape.entries(frame.toArrow().to_batches()), writer))
     names = list(frame.columns)
 
     def partition(batches: Iterator[Any]) -> Iterator[Any]:
@@ -45,13 +49,23 @@ def write_partitions(frame: Any, shape: RowShape, writer: PartitionWriter) -> Wr
 
     # mapInArrow looks columns up by name, and takes a column called * for all of them: give it plain names.
     plain = frame.toDF(*(f"c{place}" for place in range(len(names))))
-    outcomes = plain.mapInArrow(partition, _SPARK_SCHEMA).collect()
+    return _written([row.asDict() for row in plain.mapInArrow(partition, _SPARK_SCHEMA).collect()])
+
+
+def _size_bytes(frame: Any) -> int:
+    """Spark's estimate; of rows that came from the driver or are held in memory it is close, else it is huge."""
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())  # noqa: SLF001 - no public way
+
+
+def _written(outcomes: list[dict[str, Any]]) -> Written:
+    """What all partitions did; the first failure among them is raised."""
     for outcome in outcomes:
-        if outcome.error is not None:
-            kind, _, message = outcome.error.partition(":")
-            raise _ERRORS[kind](message, outcome.hint, code=outcome.code)
-    rejected = tuple(Rejected(each.at, each.lsn, each.reason) for each in outcomes if each.reason is not None)
-    upserts, deletes = (sum(getattr(each, name) or 0 for each in outcomes) for name in ("upserts", "deletes"))
+        if outcome.get("error") is not None:
+            kind, _, message = outcome["error"].partition(":")
+            raise _ERRORS[kind](message, outcome["hint"], code=outcome["code"])
+    refused = [outcome for outcome in outcomes if outcome.get("reason") is not None]
+    rejected = tuple(Rejected(each["at"], each["lsn"], each["reason"]) for each in refused)
+    upserts, deletes = (sum(each.get(name) or 0 for each in outcomes) for name in ("upserts", "deletes"))
     return Written(upserts - len(rejected), deletes, rejected)
 
 
