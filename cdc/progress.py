@@ -87,7 +87,7 @@ class Progress:
             if body["v"] != _VERSION:
                 raise ProtocolError(f"progress record of version {body['v']}", "a newer Afterimage wrote it: upgrade")
             return _from_body(body)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ProtocolError("malformed progress record", "was the progress topic written by something else?") from (
                 error
             )

@@ -6,7 +6,6 @@ Tasks of one Run go on side by side; after an error everything is thrown away an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +19,7 @@ from tests.simulation.broker import PROGRESS, Broker
 from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
 from tests.simulation.stores import Stores
 from tests.simulation.views import Range, ViewChanges, read_changes
-from tests.simulation.world import World
+from tests.simulation.world import Steps, World
 
 
 @dataclass(slots=True)
@@ -65,7 +64,7 @@ class ApplyProcess:
         control.owner += 1
         self._me = control.owner
 
-    def run(self) -> Iterator[str]:
+    def run(self) -> Steps:
         """Machine after machine."""
         while True:
             try:
@@ -74,10 +73,8 @@ class ApplyProcess:
                 self._world.note("apply starts over", error.message)
                 yield "backoff"
 
-    def _drive(self) -> Iterator[str]:
-        self._sinks = {
-            target: open_sink(self._world, self._stores, target, self._is_owner) for target in self._targets
-        }
+    def _drive(self) -> Steps:
+        self._sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in self._targets}
         self._ledger_at = None
         machine = self._machine()
         answer: Any = None
@@ -90,7 +87,7 @@ class ApplyProcess:
     def _machine(self) -> Any:
         return apply_machine()
 
-    def _carry_out(self, effect: Effect) -> Iterator[str]:
+    def _carry_out(self, effect: Effect) -> Steps:
         match effect:
             case Locate():
                 return {target: sink.position() for target, sink in self._sinks.items()}
@@ -105,7 +102,7 @@ class ApplyProcess:
         self._confirm_owner()
         step: Step = next_step(self._control.requests, lsn or 0)
         self._world.saw("apply may:", type(step).__name__)
-        return Asked(self._newest_boundary(), step, dict(self._control.rebuilds))
+        return Asked(self._newest_boundary(), step, dict(self._control.rebuilds), self._world.wall_us)
 
     def _confirm_owner(self) -> None:
         if not self._is_owner():
@@ -124,7 +121,7 @@ class ApplyProcess:
             self._read_to = log.stable_end
         return self._boundary
 
-    def _run(self, tasks: list[Task]) -> Iterator[str]:
+    def _run(self, tasks: list[Task]) -> Steps:
         """Side by side; the first error is raised when all have come to rest."""
         self._world.note("apply runs", *[(t.target.view, t.target.sink, t.mode.value, t.position.lsn) for t in tasks])
         going = [self._task(task) for task in tasks]
@@ -141,7 +138,7 @@ class ApplyProcess:
         if errors:
             raise errors[0]
 
-    def _task(self, task: Task) -> Iterator[str]:
+    def _task(self, task: Task) -> Steps:
         sink = self._sinks[task.target]
         self._world.saw("task:", task.mode.value, task.target.sink)
         yield "task begun"

@@ -7,6 +7,7 @@ an older epoch is refused, a transaction is decided once, and its partitions sho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -261,7 +262,5 @@ class SimulatedPublisher:
 
 
 def _arrive(broker: Broker, epoch: int, transaction: KafkaTransaction) -> None:
-    try:
+    with suppress(OperatorError):  # refused: its sender has been replaced
         broker.end_transaction(epoch, transaction)
-    except OperatorError:
-        pass  # refused: its sender has been replaced

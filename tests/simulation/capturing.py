@@ -6,7 +6,6 @@ Keeps to cdc/cli/capturing.py, cdc/capture.py and snapshot/run.py step by step; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.simulation.broker import PROGRESS, SCHEMA, Broker, SimulatedPublisher
 from tests.simulation.source import SYSTEM_ID, Source
 from tests.simulation.tables import DATABASE, PARTITIONS, PIPELINE, TOPICS
 from tests.simulation.walsender import Walsender
-from tests.simulation.world import World
+from tests.simulation.world import Steps, World
 
 NOT_FROZEN_HERE: Final = "destructive"
 """Where a process may die but not freeze: on its way to make slot and topics anew, which no fencing guards."""
@@ -53,7 +52,7 @@ class CaptureProcess:
             chunk_records=rng.choice((1, 4, 2_000)),
         )
 
-    def run(self) -> Iterator[str]:
+    def run(self) -> Steps:
         """Session after session."""
         while True:
             try:
@@ -62,7 +61,7 @@ class CaptureProcess:
                 self._world.note("capture starts over", error.message)
                 yield "backoff"
 
-    def _session(self) -> Iterator[str]:
+    def _session(self) -> Steps:
         self._publisher = SimulatedPublisher(self._world, self._broker)
         yield "looked at source"
         yield from self._take_over()
@@ -80,7 +79,7 @@ class CaptureProcess:
         slot = self._source.slot
         return SlotState("slot", slot.confirmed, None, "pgoutput", DATABASE, lost=False) if slot else None
 
-    def _take_over(self) -> Iterator[str]:
+    def _take_over(self) -> Steps:
         self._publisher.start()
         yield NOT_FROZEN_HERE
 
@@ -92,7 +91,7 @@ class CaptureProcess:
     def _decide(self, progress: Progress | None, slot: SlotState | None) -> Start:
         return decide_start(progress, slot, SYSTEM_ID)
 
-    def _snapshot(self, start: Start, previous: Progress | None) -> Iterator[str]:
+    def _snapshot(self, start: Start, previous: Progress | None) -> Steps:
         yield NOT_FROZEN_HERE
         self._source.drop_slot()
         yield NOT_FROZEN_HERE
@@ -124,7 +123,7 @@ class CaptureProcess:
     def _recreate_topics(self) -> None:
         self._broker.recreate_tables()
 
-    def _publish_rows(self, previous: Progress, records: list[KafkaRecord], kind: Kind) -> Iterator[str]:
+    def _publish_rows(self, previous: Progress, records: list[KafkaRecord], kind: Kind) -> Steps:
         self._publisher.produce(records)
         yield "snapshot rows produced"
         sealed = self._publisher.seal()
@@ -145,7 +144,7 @@ class CaptureProcess:
         yield from self._commit(progress)
         return progress
 
-    def _stream(self, start: Progress) -> Iterator[str]:
+    def _stream(self, start: Progress) -> Steps:
         yield "before start of stream"
         connection = Walsender(self._world, self._source, start.lsn)
         try:
@@ -154,7 +153,7 @@ class CaptureProcess:
             connection.cut()
             raise
 
-    def _drive(self, start: Progress, connection: Walsender) -> Iterator[str]:
+    def _drive(self, start: Progress, connection: Walsender) -> Steps:
         assembler = Assembler(self._source.resolve, spill_directory=Path("unused"), spill_bytes=1 << 40)
         machine = CaptureMachine(start, assembler, encoder_of, self._known_relations(), self._limits)
         effects = machine.run()
@@ -171,7 +170,7 @@ class CaptureProcess:
         relations = [SchemaRecord.from_value(value).relation for value in values if value is not None]
         return {**self._source.relations, **{relation.oid: relation for relation in relations}}
 
-    def _carry_out(self, effect: Effect, connection: Walsender) -> Iterator[str]:
+    def _carry_out(self, effect: Effect, connection: Walsender) -> Steps:
         match effect:
             case Poll():
                 return self._poll(effect.wait_s, connection)
@@ -199,6 +198,6 @@ class CaptureProcess:
         record = SchemaRecord(lsn, relation, TOPICS[relation.oid], PARTITIONS)
         self._publisher.announce(record.key(), record.value())
 
-    def _commit(self, progress: Progress) -> Iterator[str]:
+    def _commit(self, progress: Progress) -> Steps:
         self._publisher.commit(KafkaRecord(PROGRESS, 0, PROGRESS_KEY, progress.to_bytes()))
         yield "committed"

@@ -1,7 +1,7 @@
 """The oracle of the topics: looks at every Kafka transaction at the moment in which its commit is decided.
 
-In: the transaction and the source's log. Out: a Violation, or the newest progress. Keeps true: committed data is a prefix
-of the source's log in whole transactions, each change once and in order, and each progress record tells the truth.
+In: the transaction and the source's log. Out: a Violation, or the newest progress. Keeps true: committed data is a
+prefix of the source's log in whole transactions, each change once and in order, and each progress record is true.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Published:
         due = {topic: list(previous.get(topic, (0,) * len(self._broker.topics[topic]))) for topic in TOPICS.values()}
         for (topic, number), offset, _ in data:
             due[topic][number] = max(due[topic][number], offset + 1)
-        require({topic: list(ends) for topic, ends in progress.ends.items()} == due, "ends are wrong", progress.ends, due)
+        said = {topic: list(ends) for topic, ends in progress.ends.items()}
+        require(said == due, "ends are wrong", said, due)
 
     def _snapshot(self, progress: Progress, found: Lists) -> None:
         if progress.prev_lsn == 0:

@@ -6,7 +6,7 @@ trace. Keeps true at the end: topics and all sinks have caught up with the sourc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from cdc.errors import CdcError, OperatorError, ProtocolError
@@ -20,7 +20,7 @@ from tests.simulation.sinks import open_sink
 from tests.simulation.source import Source
 from tests.simulation.stores import Stores
 from tests.simulation.views import TARGETS
-from tests.simulation.world import Violation, World, require, violated
+from tests.simulation.world import Steps, Violation, World, require, violated
 
 STEPS: Final = 900
 HEALED_STEPS_MAX: Final = 20_000
@@ -40,10 +40,10 @@ class Scenario:
         self.control = Control()
         count = world.rng.choice((1, 2, len(TARGETS)))
         self.targets: list[Target] = world.rng.sample(TARGETS, count)
-        self._running: dict[str, Iterator[str]] = {}
+        self._running: dict[str, Steps] = {}
         self._at: dict[str, str] = {}
-        self._zombies: list[Iterator[str]] = []
-        self._applying: list[Iterator[str]] = []
+        self._zombies: list[Steps] = []
+        self._applying: list[Steps] = []
         self._work = world.rng.randint(8, 26)
 
     def run(self) -> None:
@@ -97,10 +97,10 @@ class Scenario:
             self.broker.time_out()
         if world.happens("records compacted"):
             self.broker.compact()
-        if world.happens("half a day passes"):
-            world.now_s += 13 * 3600
+        if world.happens("the night passes"):
+            world.now_s += world.rng.choice((13, 40)) * 3600
             self.control.release(everything=True)
-            # A batch reads what a boundary names within the compaction lag; nobody sleeps over one for half a day.
+            # A batch reads what a boundary names within the compaction lag; nobody sleeps over one.
             self._end_all_apply()
         if world.happens("store lost"):
             self.stores.lose(world.rng.choice(self.targets))
@@ -121,7 +121,7 @@ class Scenario:
         if world.chance(0.2):
             self.control.release()
 
-    def _advance(self, name: str, start: Callable[[], Iterator[str]], killed: str, frozen: str) -> None:
+    def _advance(self, name: str, start: Callable[[], Steps], killed: str, frozen: str) -> None:
         world = self.world
         process = self._running.get(name)
         if process is not None and world.happens(killed):
@@ -141,16 +141,16 @@ class Scenario:
             self._at[name] = label
             world.note(name, label)
 
-    def _new_capture(self) -> Iterator[str]:
+    def _new_capture(self) -> Steps:
         self.world.note("capture process starts")
         return CaptureProcess(self.world, self.source, self.broker).run()
 
-    def _new_apply(self) -> Iterator[str]:
+    def _new_apply(self) -> Steps:
         self.world.note("apply process starts")
         self._applying.append(ApplyProcess(self.world, self.broker, self.stores, self.control, self.targets).run())
         return self._applying[-1]
 
-    def _resume(self, process: Iterator[str]) -> str | None:
+    def _resume(self, process: Steps) -> str | None:
         """One step; None when the process has ended, which only one that was replaced may do."""
         try:
             return next(process)
@@ -183,6 +183,7 @@ class Scenario:
         self.broker.mark_all()
         while self._work > 0:
             self._commit()
+        self.source.work_elsewhere()  # apply sees that a store is gone when there is something to write
 
     def _standings(self) -> dict[str, object]:
         return {f"{t.view}/{t.sink}": open_sink(self.world, self.stores, t).position() for t in self.targets}

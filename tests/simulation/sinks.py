@@ -6,7 +6,8 @@ compare-and-set, transaction ids, generations; requests may be repeated, late, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 from cdc.errors import TransientError
@@ -14,7 +15,7 @@ from jobs.batch import Target
 from sinks.protocol import Position
 from tests.simulation.stores import DeltaVersion, Generation, LedgerRow, Stores, VersionedStore
 from tests.simulation.tables import Values
-from tests.simulation.world import World
+from tests.simulation.world import Steps, World
 
 Changes = Mapping[str, tuple[int, Values | None]]
 
@@ -24,11 +25,11 @@ class SimulatedSink(Protocol):
 
     def position(self) -> Position | None: ...
 
-    def write(self, changes: Changes, position: Position) -> Iterator[str]: ...
+    def write(self, changes: Changes, position: Position) -> Steps: ...
 
-    def replace(self, rows: Changes, position: Position) -> Iterator[str]: ...
+    def replace(self, rows: Changes, position: Position) -> Steps: ...
 
-    def advance(self, position: Position) -> Iterator[str]: ...
+    def advance(self, position: Position) -> Steps: ...
 
 
 class DeltaSink:
@@ -50,7 +51,7 @@ class DeltaSink:
         row = self._stores.ledger[-1].get(self._target) if self._stores.ledger else None
         return row.position if row is not None and row.version == latest.number else latest.position
 
-    def write(self, changes: Changes, position: Position) -> Iterator[str]:
+    def write(self, changes: Changes, position: Position) -> Steps:
         """A merge: rows, position and transaction id in one commit."""
         yield "before merge"
         base = self._latest()
@@ -64,7 +65,7 @@ class DeltaSink:
                 rows[key] = row
         yield from self._commit(base, rows, self._generation, position)
 
-    def replace(self, rows: Changes, position: Position) -> Iterator[str]:
+    def replace(self, rows: Changes, position: Position) -> Steps:
         """An overwrite, which begins a new generation."""
         yield "before overwrite"
         base = self._latest()
@@ -72,7 +73,7 @@ class DeltaSink:
         yield from self._commit(base, {key: row for key, (_, row) in rows.items() if row}, generation, position)
         self._generation = generation
 
-    def advance(self, position: Position) -> Iterator[str]:
+    def advance(self, position: Position) -> Steps:
         """Nothing: the ledger will say that the version still is the state."""
         yield "nothing to write"
 
@@ -82,7 +83,7 @@ class DeltaSink:
 
     def _commit(
         self, base: DeltaVersion | None, rows: Mapping[str, Values], generation: int, position: Position
-    ) -> Iterator[str]:
+    ) -> Steps:
         if self._is_done(base, generation, position):
             return
         yield "files written"
@@ -127,7 +128,7 @@ class VersionedSink:
         self._known = self._store.live, self._store.standing
         return self._store.standing
 
-    def write(self, changes: Changes, position: Position) -> Iterator[str]:
+    def write(self, changes: Changes, position: Position) -> Steps:
         """Compare and set every row, then move the position."""
         generation, read = self._require()
         yield "before rows"
@@ -136,7 +137,7 @@ class VersionedSink:
         self._move(generation, read, position)
         yield "position moved"
 
-    def replace(self, rows: Changes, position: Position) -> Iterator[str]:
+    def replace(self, rows: Changes, position: Position) -> Steps:
         """Load a generation beside the live one, then switch."""
         store = self._store
         for number, held in list(store.generations.items()):
@@ -152,7 +153,7 @@ class VersionedSink:
         self._known = generation, position
         yield "generation switched"
 
-    def advance(self, position: Position) -> Iterator[str]:
+    def advance(self, position: Position) -> Steps:
         """Move the position alone."""
         generation, read = self._require()
         yield "before position"
@@ -170,7 +171,7 @@ class VersionedSink:
             raise TransientError("the rows went away")
         return generation, standing
 
-    def _put_all(self, generation: int, changes: Changes) -> Iterator[str]:
+    def _put_all(self, generation: int, changes: Changes) -> Steps:
         rng, world = self._world.rng, self._world
         items = list(changes.items())
         rng.shuffle(items)
@@ -178,16 +179,14 @@ class VersionedSink:
         for number, (key, (lsn, row)) in enumerate(items):
             if number == half:
                 yield "some rows written"
+            put = partial(self._stores.put, self._target, generation, key, lsn, row)
             if world.happens("store request late"):
-                world.late.append(lambda key=key, lsn=lsn, row=row: self._put(generation, key, lsn, row))
+                world.late.append(put)
                 raise TransientError("the store did not answer")
             if world.happens("store request repeated"):
-                world.late.append(lambda key=key, lsn=lsn, row=row: self._put(generation, key, lsn, row))
-            if not self._put(generation, key, lsn, row):
+                world.late.append(put)
+            if not put():
                 raise TransientError("the rows went away")
-
-    def _put(self, generation: int, key: str, lsn: int, row: Values | None) -> bool:
-        return self._stores.put(self._target, generation, key, lsn, row)
 
     def _move(self, generation: int, read: Position, position: Position) -> None:
         if self._world.happens("store request late"):

@@ -110,11 +110,12 @@ class Source:
         self.wal_end = transaction.end_lsn + rng.choice((0, 0, 16))
         self.transactions.append(transaction)
         self._commits.append(transaction.commit_lsn)
-        changed = {oid for relations, _ in transaction.messages for oid in (r.oid for r in relations)}
-        now = {
-            oid: {key: values(self.relations[oid], row) for key, row in self.rows[oid].items()} for oid in sorted(changed)
-        }
-        self.states.append(self.states[-1] | now)
+        now = dict(self.states[-1])
+        for relation in {
+            relation.oid: relation for relations, _ in transaction.messages for relation in relations
+        }.values():
+            now[relation.oid] = {key: values(relation, row) for key, row in self.rows[relation.oid].items()}
+        self.states.append(now)
         self._world.note("source commits", transaction.commit_lsn, transaction.end_lsn, len(transaction.changes))
 
     def create_slot(self) -> int:
@@ -189,9 +190,7 @@ class Source:
         if rng.random() < 0.3:
             del rows[key]
             old = before if relation.identity == "f" else _key_only(relation, before)
-            into.messages.append(
-                ([relation], frames.delete(relation.oid, old, old_is_key=relation.identity != "f"))
-            )
+            into.messages.append(([relation], frames.delete(relation.oid, old, old_is_key=relation.identity != "f")))
             return self._due(into, relation, ((key, "d", None),))
         now = self._fresh(relation, None if rng.random() < 0.25 else before)
         moved = key_text(relation, now)
@@ -246,8 +245,6 @@ class Source:
             else:
                 row.append(rng.choice(WORDS) if column.is_key or rng.random() < 0.85 else None)
         return tuple(row)
-
-
 
 
 def _key_only(relation: Relation, row: Texts) -> Texts:

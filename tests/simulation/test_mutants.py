@@ -6,7 +6,9 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.mutants import APPLY, CAPTURE, Mutant
+from tests.simulation.apply_rules import APPLY
+from tests.simulation.capture_rules import CAPTURE
+from tests.simulation.mutants import Mutant
 from tests.simulation.scenario import simulate
 from tests.simulation.world import Violation
 
@@ -15,9 +17,12 @@ SEEDS_MAX: Final = 150
 
 @pytest.mark.parametrize("mutant", CAPTURE + APPLY, ids=lambda mutant: mutant.rule)
 def test_a_broken_rule_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
-    for edit in mutant.edits:
-        edit.apply(monkeypatch)
+    mutant.edit.apply(monkeypatch)
 
     with pytest.raises(Violation):
-        for seed in range(SEEDS_MAX):
-            simulate(seed, mutant.faults)
+        simulate_all(mutant)
+
+
+def simulate_all(mutant: Mutant) -> None:
+    for seed in range(SEEDS_MAX):
+        simulate(seed, mutant.faults)

@@ -1,4 +1,4 @@
-"""The views of the simulated pipeline and what they must show: a mirror of each table, and row-wise views in three sinks.
+"""The views of the simulated pipeline and what they must show: a mirror of each table, row-wise views in three sinks.
 
 In: a table's rows. Out: a view's rows. And `read_changes`, which reads a range of a topic as jobs/changes.py does.
 """
@@ -85,7 +85,7 @@ def read_changes(broker: Broker, target: Target, wanted: Range) -> ViewChanges:
         )
         truncated |= truncate is not None
         last |= newest
-    changes = {key: (record.lsn, _row(target.view, record)) for key, record in last.items()}
+    changes = {key: (_version(record), _row(target.view, record)) for key, record in last.items()}
     return ViewChanges(changes, truncated)
 
 
@@ -101,6 +101,11 @@ def _last_per_key(records: list[Seen], wanted: Range) -> tuple[dict[str, Seen], 
         at = truncate.lsn, truncate.ordinal
         newest = {key: record for key, record in newest.items() if (record.lsn, record.ordinal) > at}
     return newest, truncate
+
+
+def _version(record: Seen) -> int:
+    """A snapshot's row is older than a transaction that commits exactly at its position."""
+    return record.lsn - 1 if record.ordinal == 0 else record.lsn
 
 
 def _row(view: str, record: Seen) -> Values | None:

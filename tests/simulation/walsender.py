@@ -30,7 +30,7 @@ class Walsender:
         self._world = world
         self._source = source
         self._slot = slot
-        self.alive = True
+        self.alive: bool = True
         self.confirmed = lsn
         slot.reader = self
         # Postgres honours the position asked for; a proxy or server that only knows the slot's may begin earlier.
@@ -87,7 +87,8 @@ class Walsender:
         limit = self._source.transactions[self._next].commit_lsn if waiting else self._source.wal_end
         # Decoding begins before the position that was asked for: positions may be old ones at first.
         if limit > self._sent:
-            self._sent = limit if self._world.healed else rng.choice((self._sent, limit, rng.randint(self._sent, limit)))
+            between = rng.choice((self._sent, limit, rng.randint(self._sent, limit)))
+            self._sent = limit if self._world.healed else between
         self._pending.append(frames.keepalive(self._sent, self._world.wall_us, reply_requested=rng.random() < 0.5))
 
     def _framed(self, transaction: Transaction) -> Iterator[bytes]:

@@ -7,9 +7,9 @@ happens once the world is healed.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from random import Random
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 EPOCH_US: Final = 1_800_000_000_000_000
 TRACE_LENGTH: Final = 400
@@ -33,7 +33,7 @@ FAULTS: Final = {
     "commit markers late": 0.15,
     "transaction timed out": 0.01,
     "records compacted": 0.02,
-    "half a day passes": 0.01,
+    "the night passes": 0.01,
     "apply killed": 0.01,
     "apply frozen while another takes over": 0.004,
     "store request late": 0.02,
@@ -47,7 +47,11 @@ FAULTS: Final = {
 }
 
 
-class Violation(AssertionError):
+Steps = Generator[str, None, Any]
+"""A process, one step at a time; each is named."""
+
+
+class Violation(AssertionError):  # noqa: N818  what is violated is the point
     """Something that must always hold did not."""
 
 
@@ -73,7 +77,7 @@ class World:
         self.now_s = 0.0
         self.rates = {kind: rate * self.rng.choice((0, 1, 1, 4)) for kind, rate in FAULTS.items()}
         self.trace: deque[tuple[object, ...]] = deque(maxlen=TRACE_LENGTH)
-        self.late: list[Callable[[], None]] = []
+        self.late: list[Callable[[], object]] = []
 
     @property
     def wall_us(self) -> int:

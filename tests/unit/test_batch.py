@@ -1,0 +1,116 @@
+"""Apply's batches as planned: ranges, modes and positions, and what a person has to decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.errors import OperatorError
+from cdc.progress import Kind, Progress
+from jobs.batch import STALE_US, Mode, Target, Task, plan
+from sinks.protocol import Position
+
+TOPIC = "shop.public.orders"
+ORDERS = Target("orders", "delta", TOPIC)
+FOUND = Target("found", "search", TOPIC)
+NOW_US = 10 * STALE_US
+BOUNDARY = Progress(9, Kind.STREAM, 80, 100, NOW_US, 3, 0, {TOPIC: (10, 20)}, "7000")
+
+
+def at(lsn: int, *offsets: int, ts_us: int = NOW_US - 1000) -> Position:
+    return Position(lsn, ts_us, {TOPIC: offsets})
+
+
+def test_a_sink_goes_on_from_its_own_offsets():
+    positions = {ORDERS: at(50, 4, 20), FOUND: at(80, 10, 18)}
+
+    assert plan(positions, BOUNDARY, 100) == [
+        Task(ORDERS, Mode.WRITE, (4, 20), (10, 20), 50, Position(100, NOW_US, {TOPIC: (10, 20)})),
+        Task(FOUND, Mode.WRITE, (10, 18), (10, 20), 80, Position(100, NOW_US, {TOPIC: (10, 20)})),
+    ]
+
+
+def test_a_sink_without_anything_to_read_only_advances():
+    [task] = plan({ORDERS: at(50, 10, 20)}, BOUNDARY, 100)
+
+    assert (task.mode, task.position) == (Mode.ADVANCE, Position(100, NOW_US, {TOPIC: (10, 20)}))
+
+
+def test_a_sink_at_the_boundary_has_no_task():
+    assert plan({ORDERS: at(100, 10, 20)}, BOUNDARY, 100) == []
+
+
+@pytest.mark.parametrize("position", [None, at(100, 10, 20), at(50, 4, 20), at(900, 10, 20)])
+def test_a_rebuild_replaces_from_offset_zero(position: Position | None):
+    [task] = plan({ORDERS: position}, BOUNDARY, 100, rebuild=["orders"])
+
+    assert task == Task(ORDERS, Mode.REPLACE, (0, 0), (10, 20), 0, Position(100, NOW_US, {TOPIC: (10, 20)}))
+
+
+def test_an_empty_sink_is_loaded_from_offset_zero():
+    [task] = plan({FOUND: None}, BOUNDARY, 100)
+
+    assert (task.mode, task.start, task.end, task.floor_lsn) == (Mode.REPLACE, (0, 0), (10, 20), 0)
+
+
+def test_a_rebuild_leaves_other_views_alone():
+    tasks = plan({ORDERS: at(100, 10, 20), FOUND: at(100, 10, 20)}, BOUNDARY, 100, rebuild=["found"])
+
+    assert [(task.target, task.mode) for task in tasks] == [(FOUND, Mode.REPLACE)]
+
+
+@pytest.mark.parametrize(("position", "start"), [(at(50, 4, 20), (4, 20)), (None, (0, 0))])
+def test_short_of_the_boundary_the_offsets_stay(position: Position | None, start: tuple[int, ...]):
+    [task] = plan({ORDERS: position}, BOUNDARY, 90)
+
+    assert (task.start, task.end) == (start, (10, 20))
+    assert task.position == Position(90, NOW_US, {TOPIC: start})
+
+
+def test_a_sink_that_never_read_the_topic_reads_it_from_the_start():
+    [task] = plan({ORDERS: Position(50, NOW_US, {})}, BOUNDARY, 100)
+
+    assert (task.mode, task.start) == (Mode.WRITE, (0, 0))
+
+
+class TestStale:
+    """Deletes that lay unread for too long may have been compacted away."""
+
+    def test_what_lay_unread_is_replaced(self):
+        [task] = plan({ORDERS: at(50, 4, 20, ts_us=NOW_US - STALE_US - 1)}, BOUNDARY, 100)
+
+        assert task.mode is Mode.REPLACE
+
+    def test_the_clock_counts_when_capture_rests(self):
+        positions = {ORDERS: at(50, 4, 20)}
+
+        [task] = plan(positions, BOUNDARY, 100, now_us=NOW_US + STALE_US)
+
+        assert task.mode is Mode.REPLACE
+
+    def test_what_is_read_to_the_end_lacks_nothing(self):
+        positions = {ORDERS: at(50, 10, 20, ts_us=0), FOUND: at(100, 10, 20, ts_us=0)}
+
+        assert [task.mode for task in plan(positions, BOUNDARY, 100, now_us=2 * NOW_US)] == [Mode.ADVANCE]
+
+    def test_a_slow_clock_is_no_excuse(self):
+        [task] = plan({ORDERS: at(50, 4, 20, ts_us=NOW_US - STALE_US - 1)}, BOUNDARY, 100, now_us=5)
+
+        assert task.mode is Mode.REPLACE
+
+
+@pytest.mark.parametrize(
+    ("target", "position", "code"),
+    [
+        (ORDERS, at(101, 10, 20), "VIEW_AHEAD"),
+        (ORDERS, at(50, 11, 20), "TOPIC_CHANGED"),
+        (ORDERS, at(50, 4), "TOPIC_CHANGED"),
+        (Target("gone", "delta", "shop.public.gone"), None, "TABLE_NOT_CAPTURED"),
+        (Target("gone", "delta", "shop.public.gone"), at(50, 4, 4), "TABLE_NOT_CAPTURED"),
+    ],
+)
+def test_what_does_not_fit_the_topics_stops(target: Target, position: Position | None, code: str):
+    with pytest.raises(OperatorError) as raised:
+        plan({target: position}, BOUNDARY, 100)
+
+    assert raised.value.code == code
+    assert target.view in str(raised.value)

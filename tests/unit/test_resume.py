@@ -1,0 +1,58 @@
+"""Where capture begins: every case of progress, slot and cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc.errors import OperatorError
+from cdc.progress import Kind, Part, Progress
+from cdc.resume import SlotState, Start, decide_start
+
+STREAMED = Progress(7, Kind.STREAM, 50, 100, 0, 1, 0, {}, "7000")
+SLOT = SlotState("afterimage_shop", 100, None, "pgoutput", "shop", lost=False)
+
+
+@pytest.mark.parametrize("slot", [None, SLOT, replace(SLOT, lost=True)])
+def test_nothing_in_the_topics_begins_with_a_snapshot(slot: SlotState | None):
+    assert decide_start(None, slot, "7000") is Start.SNAPSHOT
+
+
+@pytest.mark.parametrize("slot", [None, SLOT, replace(SLOT, confirmed_lsn=500), replace(SLOT, lost=True)])
+def test_an_interrupted_snapshot_is_taken_again_whatever_the_slot(slot: SlotState | None):
+    progress = replace(STREAMED, kind=Kind.SNAPSHOT, snapshot={})
+
+    assert decide_start(progress, slot, "7000") is Start.SNAPSHOT_AGAIN
+
+
+@pytest.mark.parametrize("confirmed", [None, 0, 99, 100])
+@pytest.mark.parametrize("kind", [Kind.STREAM, Kind.IDLE, Kind.PART])
+def test_a_slot_that_is_no_further_than_the_topics_is_streamed(kind: Kind, confirmed: int | None):
+    progress = replace(STREAMED, kind=kind, part=Part(120, 3) if kind is Kind.PART else None)
+
+    assert decide_start(progress, replace(SLOT, confirmed_lsn=confirmed), "7000") is Start.STREAM
+
+
+@pytest.mark.parametrize(
+    ("progress", "slot", "system_id", "code"),
+    [
+        (STREAMED, SLOT, "8000", "SOURCE_CHANGED"),
+        (replace(STREAMED, kind=Kind.SNAPSHOT), None, "8000", "SOURCE_CHANGED"),
+        (STREAMED, None, "7000", "SLOT_MISSING"),
+        (STREAMED, replace(SLOT, lost=True), "7000", "SLOT_LOST"),
+        (STREAMED, replace(SLOT, lost=True, confirmed_lsn=None), "7000", "SLOT_LOST"),
+        (STREAMED, replace(SLOT, confirmed_lsn=101), "7000", "SLOT_AHEAD"),
+    ],
+)
+def test_what_would_skip_changes_stops_capture(progress: Progress, slot: SlotState | None, system_id: str, code: str):
+    with pytest.raises(OperatorError) as raised:
+        decide_start(progress, slot, system_id)
+
+    assert raised.value.code == code
+    assert raised.value.hint
+
+
+def test_a_lost_slot_says_why():
+    with pytest.raises(OperatorError, match="wal_removed"):
+        decide_start(STREAMED, replace(SLOT, lost=True, reason="wal_removed"), "7000")
