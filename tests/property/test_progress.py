@@ -1,4 +1,4 @@
-"""Progress records: what was written is read back, garbage is a ProtocolError, checksums know no order, chains no gap."""
+"""Progress records: what was written is read back, garbage is refused, checksums know no order and chains no gap."""
 
 from __future__ import annotations
 

@@ -1,0 +1,133 @@
+"""Apply's machine by hand: what it yields to which answers."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import pytest
+
+from cdc.progress import Kind, Progress
+from jobs.batch import Mode, Target
+from jobs.control.halt import Run as Running
+from jobs.control.halt import RunTo, Stand, Step
+from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine, common_lsn
+from sinks.protocol import Position
+
+TOPIC = "shop.public.orders"
+MIRROR = Target("orders", "delta", TOPIC)
+INDEX = Target("orders", "search", TOPIC)
+
+Machine = Generator[Effect, Any, Any]
+
+
+def boundary(lsn: int) -> Progress:
+    return Progress(1, Kind.STREAM, 0, lsn, lsn, 0, 0, {TOPIC: (lsn, 0)}, "7000")
+
+
+def at(lsn: int) -> Position:
+    return Position(lsn, lsn, {TOPIC: (lsn, 0)})
+
+
+def asked(lsn: int | None, step: Step | None = None, **rebuild: str) -> Asked:
+    return Asked(boundary(lsn) if lsn is not None else None, step or Running(), rebuild)
+
+
+def located(positions: Mapping[Target, Position | None], *, settled: bool = False) -> tuple[Machine, Effect]:
+    machine = apply_machine(settled=settled)
+    assert next(machine) == Locate()
+    return machine, machine.send(positions)
+
+
+def test_a_batch_is_run_and_then_recorded():
+    machine, ask = located({MIRROR: at(10), INDEX: at(5)})
+
+    run = machine.send(asked(20))
+    record = machine.send(None)
+
+    assert ask == Ask(None)
+    assert isinstance(run, Run)
+    assert [(task.target, task.mode, task.floor_lsn) for task in run.tasks] == [
+        (MIRROR, Mode.WRITE, 10),
+        (INDEX, Mode.WRITE, 5),
+    ]
+    assert record == Record({MIRROR: at(20), INDEX: at(20)}, {})
+    assert machine.send(None) == Ask(20)
+
+
+def test_where_nothing_is_to_do_the_first_batch_is_recorded_once():
+    machine, _ = located({MIRROR: at(10)})
+
+    assert machine.send(asked(10)) == Record({MIRROR: at(10)}, {})
+    assert machine.send(None) == Ask(10)
+    assert machine.send(asked(10)) == Ask(10)
+
+
+def test_without_a_boundary_nothing_begins():
+    machine, ask = located({MIRROR: None})
+
+    assert ask == Ask(None)
+    assert machine.send(asked(None)) == Ask(None)
+
+
+def test_standing_still_begins_no_batch():
+    machine, _ = located({MIRROR: at(10)})
+
+    assert machine.send(asked(20, Stand())) == Ask(10)
+
+
+@pytest.mark.parametrize("hold", [12, 20])
+def test_a_held_batch_ends_exactly_there(hold: int):
+    machine, _ = located({MIRROR: at(10)}, settled=True)
+
+    run = machine.send(asked(20, RunTo(hold)))
+
+    assert isinstance(run, Run)
+    assert [task.position.lsn for task in run.tasks] == [hold]
+
+
+def test_a_hold_that_capture_has_not_reached_is_waited_for():
+    machine, _ = located({MIRROR: at(10)}, settled=True)
+
+    assert machine.send(asked(20, RunTo(25))) == Ask(10)
+
+
+def test_the_first_batch_goes_to_the_boundary_whatever_is_held():
+    """A run that was killed may have written rows up to the newest boundary, without a position that says so."""
+    machine, _ = located({MIRROR: at(10)})
+
+    run = machine.send(asked(20, RunTo(12)))
+    machine.send(None)
+    machine.send(None)
+    held = machine.send(asked(30, RunTo(25)))
+
+    assert isinstance(run, Run)
+    assert isinstance(held, Run)
+    assert [task.position.lsn for task in (*run.tasks, *held.tasks)] == [20, 25]
+
+
+def test_a_hold_behind_the_furthest_sink_is_passed():
+    machine, _ = located({MIRROR: at(10), INDEX: at(18)}, settled=True)
+
+    run = machine.send(asked(20, RunTo(15)))
+
+    assert isinstance(run, Run)
+    assert {task.position.lsn for task in run.tasks} == {20}
+
+
+def test_a_rebuild_is_answered_when_it_is_recorded():
+    machine, _ = located({MIRROR: at(20), INDEX: at(20)}, settled=True)
+
+    run = machine.send(asked(20, None, r1="orders"))
+    record = machine.send(None)
+
+    assert isinstance(run, Run)
+    assert {task.mode for task in run.tasks} == {Mode.REPLACE}
+    assert record == Record({MIRROR: at(20), INDEX: at(20)}, {"r1": "orders"})
+
+
+def test_sinks_have_an_lsn_in_common_or_none():
+    assert common_lsn({MIRROR: at(5), INDEX: at(5)}) == 5
+    assert common_lsn({MIRROR: at(5), INDEX: at(6)}) is None
+    assert common_lsn({MIRROR: at(5), INDEX: None}) is None
+    assert common_lsn({MIRROR: None}) is None

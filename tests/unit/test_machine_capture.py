@@ -1,0 +1,245 @@
+"""Capture's machine by hand: frames in, effects out."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cdc.assembler import Assembler
+from cdc.changes import UNCHANGED, Change, Origin, Record
+from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
+from cdc.errors import ProtocolError
+from cdc.frames import POSTGRES_EPOCH_US
+from cdc.machine import CaptureMachine, Limits
+from cdc.progress import Kind, Part, Progress, checksum
+from tests.support import frames
+
+TABLE = frames.table()
+TOPIC = "shop.public.accounts"
+START = Progress(4, Kind.STREAM, 50, 100, 9, 0, 0, {TOPIC: (7, 3)}, "7000")
+LIMITS = Limits(flush_interval_s=1.0, idle_interval_s=5.0, part_records_max=3, batch_records_max=6, chunk_records=2)
+
+
+class Encoder:
+    """One record a change, whose value says which."""
+
+    def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
+        return [Record(TOPIC, 0, b"k", f"{origin.commit_lsn}:{ordinal}:{ts_ms}".encode())]
+
+
+class Driven:
+    """A machine with its newest effect; `see` sends frames and goes on to the next Poll."""
+
+    def __init__(self, start: Progress = START, limits: Limits = LIMITS, announced: bool = True) -> None:
+        assembler = Assembler(lambda _: TABLE, spill_directory=Path("unused"), spill_bytes=1 << 30)
+        known = {TABLE.oid: TABLE} if announced else {}
+        machine = CaptureMachine(start, assembler, lambda _: Encoder(), known, limits)
+        self._effects: Generator[Effect, Any, Any] = machine.run()
+        self._answer: Any = None
+        self.now_s = 0.0
+        self.effects: list[Effect] = []
+        self._to_poll()
+
+    def see(self, *sent: bytes, drained: bool = True, after_s: float = 2.0) -> list[Effect]:
+        self.now_s += after_s
+        self.effects = []
+        self._answer = Polled(sent, drained, self.now_s, 77)
+        self._to_poll()
+        return self.effects
+
+    def _to_poll(self) -> None:
+        while True:
+            effect = self._effects.send(self._answer)
+            self._answer = {TOPIC: {0: 11}} if isinstance(effect, Seal) else None
+            if isinstance(effect, Complete):
+                self._answer = replace(effect.change, new=("1", "whole"))
+            self.effects.append(replace_records(effect))
+            if isinstance(effect, Poll):
+                return
+
+
+def replace_records(effect: Effect) -> Effect:
+    return Produce(tuple(effect.records)) if isinstance(effect, Produce) else effect
+
+
+def transaction(commit_lsn: int, changes: int, end_lsn: int | None = None) -> list[bytes]:
+    rows = [frames.insert(TABLE.oid, (str(number), "x")) for number in range(changes)]
+    return framed(
+        frames.begin(commit_lsn, 5, POSTGRES_EPOCH_US),
+        frames.relation(frames.relation_message(TABLE)),
+        *rows,
+        frames.commit(commit_lsn, end_lsn),
+    )
+
+
+def framed(*payloads: bytes) -> list[bytes]:
+    return [frames.wal_data(payload) for payload in payloads]
+
+
+def values(effects: Sequence[Effect]) -> list[str]:
+    return [
+        record.value.decode()
+        for effect in effects
+        if isinstance(effect, Produce)
+        for record in effect.records
+        if record.value
+    ]
+
+
+def commits(effects: Sequence[Effect]) -> list[Progress]:
+    return [effect.progress for effect in effects if isinstance(effect, Commit)]
+
+
+def test_it_begins_by_confirming_what_the_topics_hold():
+    assert Driven().effects == [Confirm(100, ask_reply=True), Poll(5.0)]
+
+
+def test_a_transaction_is_produced_sealed_committed_and_then_confirmed():
+    effects = Driven().see(*transaction(120, 1, 130))
+
+    assert values(effects) == ["120:1:77"]
+    [progress] = commits(effects)
+    record = Record(TOPIC, 0, b"k", b"120:1:77")
+    assert [type(effect) for effect in effects] == [Produce, Seal, Commit, Confirm, Poll]
+    assert effects[3] == Confirm(130)
+    assert progress == Progress(
+        5, Kind.STREAM, 100, 130, POSTGRES_EPOCH_US, 1, checksum([record]), {TOPIC: (11, 3)}, "7000"
+    )
+    assert progress.follows(START)
+
+
+@pytest.mark.parametrize(("commit_lsn", "taken"), [(99, False), (100, True)])
+def test_what_committed_before_the_progress_is_passed_over(commit_lsn: int, taken: bool):
+    effects = Driven().see(*transaction(commit_lsn, 1))
+
+    assert bool(values(effects)) is taken
+    assert bool(commits(effects)) is taken
+
+
+def test_nothing_is_committed_before_the_interval_while_more_is_coming():
+    driven = Driven()
+
+    assert driven.see(*transaction(120, 1), drained=False, after_s=0.1) == [Poll(1.0)]
+    assert commits(driven.see(*transaction(140, 1), drained=False, after_s=1.0))[0].lsn == 148
+
+
+def test_a_full_batch_is_committed_at_once():
+    limits = replace(LIMITS, part_records_max=100)
+
+    effects = Driven(limits=limits).see(*transaction(120, 6), *transaction(140, 1), drained=False, after_s=0.1)
+
+    assert [progress.lsn for progress in commits(effects)] == [128]
+    assert values(effects)[-1] == "120:11:77"
+
+
+def test_a_large_transaction_goes_out_in_parts_that_are_no_boundary():
+    driven = Driven()
+
+    # What is left over rests for the flush interval, like every batch behind another.
+    effects = driven.see(*transaction(120, 7, 130)) + driven.see()
+
+    assert [(p.kind, p.lsn, p.part, p.records) for p in commits(effects)] == [
+        (Kind.PART, 100, Part(120, 3), 3),
+        (Kind.PART, 100, Part(120, 6), 3),
+        (Kind.STREAM, 130, None, 1),
+    ]
+    assert [effect.lsn for effect in effects if isinstance(effect, Confirm)] == [100, 100, 130]
+
+
+def test_whole_transactions_before_a_large_one_make_a_boundary():
+    limits = replace(LIMITS, part_records_max=2)
+    driven = Driven(limits=limits)
+
+    effects = driven.see(*transaction(110, 2, 120), *transaction(120, 3, 130)) + driven.see()
+
+    assert [(p.kind, p.lsn, p.part) for p in commits(effects)] == [
+        (Kind.STREAM, 120, None),
+        (Kind.PART, 120, Part(120, 2)),
+        (Kind.STREAM, 130, None),
+    ]
+
+
+class TestAfterAPart:
+    """A run that begins where an earlier one had published a part."""
+
+    START = replace(START, kind=Kind.PART, part=Part(120, 3))
+
+    def test_the_rest_follows(self):
+        effects = Driven(self.START).see(*transaction(120, 5, 130))
+
+        assert values(effects) == ["120:7:77", "120:9:77"]
+        assert [(p.kind, p.lsn, p.part) for p in commits(effects)] == [(Kind.STREAM, 130, None)]
+
+    def test_no_idle_position_is_written_before_it_is_whole(self):
+        driven = Driven(self.START)
+
+        assert commits(driven.see(frames.keepalive(115), after_s=60)) == []
+        assert [p.kind for p in commits(driven.see(*transaction(120, 4)))] == [Kind.STREAM]
+        assert [p.kind for p in commits(driven.see(frames.keepalive(300), after_s=60))] == [Kind.IDLE]
+
+    def test_another_transaction_in_its_place_is_an_error(self):
+        with pytest.raises(ProtocolError) as raised:
+            Driven(self.START).see(*transaction(140, 1))
+
+        assert raised.value.code == "PART_LOST"
+
+
+def test_an_idle_position_is_written_after_a_while():
+    driven = Driven()
+
+    assert commits(driven.see(frames.keepalive(150), after_s=1)) == []
+    [progress] = commits(driven.see(frames.keepalive(160), after_s=5))
+    assert (progress.kind, progress.lsn, progress.records, progress.ends) == (Kind.IDLE, 160, 0, START.ends)
+
+
+def test_a_position_that_did_not_move_is_not_written():
+    assert commits(Driven().see(frames.keepalive(100), after_s=60)) == []
+
+
+def test_a_keepalive_inside_a_transaction_does_not_count():
+    driven = Driven()
+    begin, *rest = transaction(120, 1)
+
+    assert commits(driven.see(begin, frames.keepalive(500), after_s=60)) == []
+    assert commits(driven.see(*rest))[0].lsn == 128
+
+
+def test_a_requested_reply_confirms_what_is_committed_and_no_more():
+    effects = Driven().see(frames.keepalive(150, reply_requested=True), after_s=1)
+
+    assert effects[0] == Confirm(100)
+
+
+def test_when_nothing_comes_it_asks_where_the_log_stands():
+    assert Driven().see() == [Confirm(100, ask_reply=True), Poll(5.0)]
+
+
+def test_an_unknown_shape_is_announced_before_its_rows():
+    effects = Driven(announced=False).see(*transaction(120, 3))
+
+    assert effects[0] == Announce(TABLE, 120)
+    assert sum(isinstance(effect, Announce) for effect in effects) == 1
+
+
+def test_unchanged_values_are_completed_before_they_are_encoded():
+    sent = framed(
+        frames.begin(120),
+        frames.relation(frames.relation_message(TABLE)),
+        frames.update(TABLE.oid, ("1", UNCHANGED)),
+        frames.commit(120),
+    )
+
+    effects = Driven().see(*sent)
+
+    assert [type(effect) for effect in effects[:2]] == [Complete, Produce]
+
+
+def test_chunks_are_produced_while_a_transaction_is_read():
+    effects = Driven(limits=replace(LIMITS, part_records_max=100)).see(*transaction(120, 5))
+
+    assert [len(effect.records) for effect in effects if isinstance(effect, Produce)] == [2, 2, 1]
+    assert commits(effects)[0].records == 5
