@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 UTC = datetime.UTC
-ROWS = {
+ROWS: dict[str, Any] = {
     "id": pa.array([1, 2], pa.int64()),
     "small": pa.array([-7, None], pa.int16()),
     "paid": pa.array([True, None]),

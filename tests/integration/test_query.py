@@ -29,10 +29,10 @@ def commit(settings: Settings, lsn: int, **tables: pa.Table) -> None:
     for name, rows in tables.items():
         write_deltalake(str(root / name), rows, mode="overwrite")
     folders = [folder for folder in root.iterdir() if folder.name != "_ledger"]
-    rows = [
+    ledger = [
         LedgerRow(folder.name, DeltaTable(str(folder)).version(), 1, lsn, lsn * 10, {"t": (lsn,)}) for folder in folders
     ]
-    Ledger(settings.delta_root).write(rows)
+    Ledger(settings.delta_root).write(ledger)
 
 
 @pytest.fixture

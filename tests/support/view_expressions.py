@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LITERALS = ("a", "b", "", "A", "x", "ab", "%", "_", "\\", "é", "😀", " ", ",", "aXb", "''")
 TEXTS = ("s", "t", "v", "e::text", "c::text", "k4::text", "d::text", "u::text", "dt::text", "ts::text")
@@ -24,6 +27,7 @@ NUMBERS = (
     "k4 / n4",
 )
 TRUTHS = ("b", "TRUE", "b IS NULL", "i4 > 0", "s = t", "d < d2", "dt >= '1970-01-01'")
+OPERATORS = ("=", "<>", "<", ">", "<=", ">=")
 PATTERNS = ("'a%'", "'%x%'", "'_'", "'%_b'", "'\\%%'")
 
 
@@ -36,9 +40,10 @@ class Expressions:
     def any(self) -> str:
         """An expression of any type, up to three levels deep."""
         depth = self._dice.randrange(1, 4)
-        return self._one([self._text, self._number, self._truth])(depth)
+        makers: list[Callable[[int], str]] = [self._text, self._number, self._truth]
+        return self._one(makers)(depth)
 
-    def _one(self, among):
+    def _one(self, among: Sequence[T]) -> T:
         return self._dice.choice(among)
 
     def _filled(self, templates: tuple[str, ...], depth: int) -> str:
@@ -53,7 +58,7 @@ class Expressions:
                 elif word.isdigit():
                     pieces[at] = str(self._dice.randint(0, int(word)))
                 else:
-                    pieces[at] = self._one({"op": ("=", "<>", "<", ">", "<=", ">="), "like": PATTERNS}[word])
+                    pieces[at] = self._one(PATTERNS if word == "like" else OPERATORS)
         return "".join(pieces)
 
     def _text(self, depth: int) -> str:
