@@ -103,20 +103,13 @@ _PASSING = (
 
 def conninfo(source: Source, role: Role, replication: bool = False, *, application: str = "afterimage") -> str:
     """libpq's connection string for the role; it holds the password, so it is never logged."""
-    try:
-        password = role.secret()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the password file of {where(source, role)}: {error.strerror}",
-            f"make {role.password_file} readable, or set {where(source, role)}.password_file",
-        ) from error
     parameters: dict[str, str | int | None] = {
         **_TRANSPORT,
         "host": source.host,
         "port": source.port,
         "dbname": source.database,
         "user": role.user,
-        "password": password,
+        "password": role.secret(),
         "sslmode": source.sslmode,
         "sslrootcert": str(source.sslrootcert) if source.sslrootcert else None,
         "application_name": application,

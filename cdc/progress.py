@@ -54,6 +54,8 @@ class Progress:
     system_id: str
     snapshot: Mapping[str, int] | None = None
     part: Part | None = field(default=None)
+    origin_lsn: int = 0
+    """The consistent point of the snapshot that this chain began with: views from before it belong to another chain."""
 
     @property
     def is_boundary(self) -> bool:
@@ -74,6 +76,7 @@ class Progress:
             "ends": {topic: list(ends) for topic, ends in self.ends.items()},
             "system_id": self.system_id,
             "snapshot": dict(self.snapshot) if self.snapshot is not None else None,
+            "origin_lsn": format_lsn(self.origin_lsn),
         }
         if self.part is not None:
             body["part"] = {"commit_lsn": format_lsn(self.part.commit_lsn), "changes": self.part.changes}
@@ -98,7 +101,7 @@ class Progress:
             self.seq == previous.seq + 1
             and self.prev_lsn == previous.lsn
             and self.lsn >= previous.lsn
-            and self.system_id == previous.system_id
+            and (self.system_id, self.origin_lsn) == (previous.system_id, previous.origin_lsn)
             and all(_grown(ends, self.ends.get(topic)) for topic, ends in previous.ends.items())
         )
 
@@ -122,6 +125,7 @@ def _from_body(body: dict[str, Any]) -> Progress:
         system_id=str(body["system_id"]),
         snapshot={str(table): int(rows) for table, rows in snapshot.items()} if snapshot is not None else None,
         part=Part(parse_lsn(part["commit_lsn"]), int(part["changes"])) if part is not None else None,
+        origin_lsn=parse_lsn(body["origin_lsn"]),
     )
 
 

@@ -11,6 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from cdc.errors import ConfigError
+
 _GIVEN = "its password; a file or the environment is the better place"
 _GIVEN_BY_FILE = "a file that holds the password; read at each login, and it goes before `password`"
 
@@ -22,18 +24,30 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class Role(Section):
-    """A Postgres login; the password comes from a file or the environment sooner than from the YAML."""
+class Protected(Section):
+    """What is reached with a password; a file or the environment is a better place for it than the YAML."""
 
-    user: str = Field(description="the role's name")
     password: SecretStr | None = Field(default=None, description=_GIVEN)
     password_file: Path | None = Field(default=None, description=_GIVEN_BY_FILE)
 
     def secret(self) -> str | None:
         """The password, read anew each time so that a rotated file is seen."""
-        if self.password_file is not None:
+        if self.password_file is None:
+            return self.password.get_secret_value() if self.password else None
+        try:
             return self.password_file.expanduser().read_text().strip()
-        return self.password.get_secret_value() if self.password else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"cannot read the password file {self.password_file}: {getattr(error, 'strerror', 'not text')}",
+                "make it readable for this user, or name another one under password_file",
+                code="PASSWORD_FILE",
+            ) from error
+
+
+class Role(Protected):
+    """A Postgres login."""
+
+    user: str = Field(description="the role's name")
 
 
 class Source(Section):
@@ -111,26 +125,22 @@ class Delta(Section):
     )
 
 
-class Search(Section):
+class Search(Protected):
     """OpenSearch, if any view has the `search` sink."""
 
     url: str = Field(default="http://127.0.0.1:9200", description="without a login in it")
     user: str | None = Field(default=None, description="its user, where there are users")
-    password: SecretStr | None = Field(default=None, description=_GIVEN)
-    password_file: Path | None = Field(default=None, description=_GIVEN_BY_FILE)
     gc_deletes: str = Field(
         default="1h", description="how long an index remembers deletes; longer than a batch may be repeated after"
     )
 
 
-class Cache(Section):
+class Cache(Protected):
     """Valkey or Redis, if any view has the `cache` sink."""
 
     url: str = Field(
         default="redis://127.0.0.1:6379/0", repr=False, description="`redis://`, `rediss://`, `unix://`, `valkey://`"
     )
-    password: SecretStr | None = Field(default=None, description=_GIVEN)
-    password_file: Path | None = Field(default=None, description=_GIVEN_BY_FILE)
     tombstone_ttl_s: int = Field(
         default=3600, gt=0, description="how long deletes are remembered; longer than a batch may be repeated after"
     )

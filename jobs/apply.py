@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from cdc.errors import CdcError, OperatorError, TransientError
+from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.progress_log import ProgressLog
@@ -83,7 +83,9 @@ class ApplyRun:
                     self._session()
                 except Finished:
                     return
-                except TransientError as error:
+                except CdcError as error:
+                    if not isinstance(error, TransientError) or not self._control.is_owner():
+                        raise
                     lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
                     backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
                     _log.warning("apply starts over", code=error.code, reason=error.message, backoff_s=backoff)
@@ -203,10 +205,10 @@ class ApplyRun:
 
     def _require_ownership(self) -> None:
         if not self._control.is_owner():
-            raise OperatorError(
-                "another apply process has taken over this pipeline",
-                "this one was out of touch for too long; let the other one run",
-                code="APPLY_TAKEN_OVER",
+            raise TransientError(
+                "this process was out of touch with Kafka and is no longer the one that applies",
+                "it asks to be that again; where another one took over, it waits",
+                code="APPLY_FENCED",
             )
 
     def _fail_requests(self, error: CdcError) -> None:

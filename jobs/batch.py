@@ -110,8 +110,9 @@ def _end(target: Target, boundary: Progress) -> Offsets:
 
 
 def _is_stale(target: Target, position: Position, boundary: Progress, now_us: int) -> bool:
+    """Of another chain of records, or so late that compaction may have taken what it has not read."""
     unread = position.offsets.get(target.topic) != _end(target, boundary)
-    return unread and now_us - position.source_ts_us > STALE_US
+    return position.lsn < boundary.origin_lsn or (unread and now_us - position.source_ts_us > STALE_US)
 
 
 def _ahead(target: Target, position: Position, boundary: Progress) -> OperatorError:

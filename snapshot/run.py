@@ -113,6 +113,7 @@ class InitialSnapshot:
             ends=self._ends,
             system_id=system_id,
             snapshot={},
+            origin_lsn=lsn,
         )
         self._publisher.commit(progress)
         return progress

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import redis
 from opensearchpy import OpenSearch
 from opensearchpy.exceptions import AuthenticationException, AuthorizationException, OpenSearchException
-from pydantic import SecretStr
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from cdc.check.finding import Finding, critical, ok, warning
+from cdc.check.finding import Finding, critical, of_error, ok, warning
+from cdc.errors import ConfigError
 from cdc.settings import Cache, Search, Settings
 
 _TIMEOUT_S: Final = 5
@@ -30,7 +29,7 @@ def look_at_search(settings: Settings) -> list[Finding]:
     search = settings.search
     at = _address(search.url)
     try:
-        secret = _secret(search.password, search.password_file)
+        secret = search.secret()
         with closing(_opensearch(search, secret)) as client:
             version = str(client.info()["version"]["number"])
             client.indices.exists_alias(name=f"{settings.pipeline}-*")
@@ -41,8 +40,8 @@ def look_at_search(settings: Settings) -> list[Finding]:
     except OpenSearchException as error:
         message = f"OpenSearch at {at} does not answer ({type(error).__name__})"
         return [critical("SEARCH_UNAVAILABLE", message, "start it, or check search.url")]
-    except OSError as error:
-        return [_unreadable("search", error)]
+    except ConfigError as error:
+        return [of_error(error)]
     if blocked:
         message = f"OpenSearch at {at} is blocked for writes ({blocked})"
         return [critical("SEARCH_READ_ONLY", message, f'PUT _cluster/settings {{"persistent":{{"{blocked}":null}}}}')]
@@ -64,8 +63,8 @@ def look_at_cache(settings: Settings) -> list[Finding]:
     except redis.RedisError as error:
         message = f"the cache at {at} does not answer ({type(error).__name__})"
         return [critical("CACHE_UNAVAILABLE", message, "start it, or check cache.url")]
-    except OSError as error:
-        return [_unreadable("cache", error)]
+    except ConfigError as error:
+        return [of_error(error)]
 
 
 def _opensearch(search: Search, secret: str | None) -> OpenSearch:
@@ -81,7 +80,7 @@ def _read_only(answer: dict[str, dict[str, str]]) -> str | None:
 
 
 def _redis(cache: Cache) -> redis.Redis:
-    secret = _secret(cache.password, cache.password_file)
+    secret = cache.secret()
     options: dict[str, Any] = {"password": secret} if secret is not None else {}
     return redis.Redis.from_url(
         "redis" + cache.url.removeprefix("valkey") if cache.url.startswith("valkey") else cache.url,
@@ -111,17 +110,6 @@ def _eviction(client: redis.Redis, at: str) -> Iterator[Finding]:
             f"the cache at {at} has maxmemory-policy {policy}: keys that it drops would be missing from views",
             "CONFIG SET maxmemory-policy noeviction",
         )
-
-
-def _secret(password: SecretStr | None, file: Path | None) -> str | None:
-    if file is not None:
-        return file.expanduser().read_text().strip()
-    return password.get_secret_value() if password else None
-
-
-def _unreadable(section: str, error: OSError) -> Finding:
-    message = f"cannot read {section}.password_file: {error.strerror}"
-    return critical("PASSWORD_FILE", message, f"make it readable, or set {section}.password_file")
 
 
 def _address(url: str) -> str:

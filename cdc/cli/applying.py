@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from pyspark.sql import SparkSession
 from rich.markup import escape
 
 from cdc.cli.screen import err
 from cdc.cli.stopping import stop_event
+from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.settings import Settings
 from jobs.apply import ApplyRun
@@ -18,7 +21,8 @@ from jobs.session import spark_session
 
 _log = get(__name__)
 
-_ACQUIRE_S = 60.0
+_ACQUIRE_S: Final = 3600.0
+_RETRY_S: Final = 1.0
 
 
 def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
@@ -26,14 +30,28 @@ def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
     if master is not None:
         settings = settings.model_copy(update={"apply": settings.apply.model_copy(update={"master": master})})
     stop = stop_event()
-    with ControlServer(settings) as control:
-        control.acquire(_ACQUIRE_S, _tell_who_runs)
-        spark = spark_session(settings, f"afterimage {settings.pipeline}")
-        try:
+    spark = spark_session(settings, f"afterimage {settings.pipeline}")
+    try:
+        while not stop.is_set():
+            if _apply_while_owner(settings, spark, stop, once=once):
+                return
+    finally:
+        spark.stop()
+
+
+def _apply_while_owner(settings: Settings, spark: SparkSession, stop: threading.Event, *, once: bool) -> bool:
+    """Whether it is done; False when Kafka has lost touch with this process, which then asks to own again."""
+    try:
+        with ControlServer(settings) as control:
+            control.acquire(_ACQUIRE_S, _tell_who_runs)
             _log.info("apply is ready", master=settings.apply.master)
             ApplyRun(settings, spark, control, stop.wait, once=once).run()
-        finally:
-            spark.stop()
+            return True
+    except CdcError as error:
+        if not isinstance(error, TransientError) and error.code != "APPLY_FENCED":
+            raise
+        _log.warning("apply asks to own the pipeline again", code=error.code, reason=error.message)
+        return stop.wait(_RETRY_S)
 
 
 @contextmanager

@@ -37,6 +37,8 @@ _log = get(__name__)
 
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 15.0
+_LINGER_S: Final = 15.0
+_LINGER_POLL_S: Final = 0.25
 
 
 @dataclass(slots=True)
@@ -73,6 +75,7 @@ class CaptureRun:
         topics.ensure(pipeline_topics(settings.pipeline))
         if self._newest() is None:
             self._prepare()
+        self._await_slot()
         tables, slot, system_id, estimated = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
@@ -88,6 +91,20 @@ class CaptureRun:
             streaming.run()
         finally:
             publisher.close()
+
+    def _await_slot(self) -> None:
+        """A killed capture's walsender may linger; a running capture's does not go away, and is not disturbed."""
+        source = self.settings.source
+        deadline = time.monotonic() + _LINGER_S
+        while True:
+            with connect(source, source.read, application="afterimage slot") as connection:
+                slot = read_slot(connection, self.settings.slot)
+            if slot is None or slot.active_pid is None:
+                return
+            if time.monotonic() > deadline:
+                raise _in_use(slot)
+            if self.wait(_LINGER_POLL_S):
+                raise Stopped
 
     def _prepare(self) -> None:
         """The first run makes the roles and the publication, where it has been given a role that may."""
@@ -153,12 +170,6 @@ class CaptureRun:
     def _drop_leftover(self, slot: SlotState) -> None:
         """A slot without a complete snapshot is of no use: its exported snapshot died with the process that made it."""
         source = self.settings.source
-        if slot.active_pid is not None:
-            raise OperatorError(
-                f"the slot {slot.name} is being read by another process (Postgres pid {slot.active_pid})",
-                "another capture of this pipeline is running: stop it, or choose another pipeline name",
-                code="SLOT_IN_USE",
-            )
         replication = ReplicationConnection(source, source.stream, application="afterimage snapshot")
         try:
             replication.drop_slot(slot.name)
@@ -191,3 +202,11 @@ def _require_keys(relations: list[Relation]) -> None:
             "add a primary key, or name the table under source.exclude",
             code="NO_KEY",
         )
+
+
+def _in_use(slot: SlotState) -> OperatorError:
+    return OperatorError(
+        f"the slot {slot.name} is being read by another process (Postgres pid {slot.active_pid})",
+        "another capture of this pipeline is running: stop it, or choose another pipeline name",
+        code="SLOT_IN_USE",
+    )

@@ -39,7 +39,7 @@ class CacheSink:
         check_known(option, ("key", "value", "ttl"), spec)
         refuse_columns(spec, self.name, [VERSION])
         self._spec = spec
-        self._server = CacheServer(settings.url, _password(settings))
+        self._server = CacheServer(settings.url, settings.secret())
         self._pattern = parse_pattern(option.options.get("key", DEFAULT_PATTERN), pipeline, spec.name, spec.key)
         is_hash = _is_hash(option, spec)
         self._form = EntryForm(spec.columns, is_hash, _ttl_s(option, spec), settings.tombstone_ttl_s)
@@ -129,10 +129,6 @@ class CacheSink:
         self._highest_lsn = self._generations.move(client, stored, position).position.lsn
 
 
-def _password(settings: Cache) -> str | None:
-    if settings.password_file is not None:
-        return settings.password_file.expanduser().read_text().strip()
-    return settings.password.get_secret_value() if settings.password else None
 
 
 def _is_hash(option: SinkOptions, spec: ViewSpec) -> bool:

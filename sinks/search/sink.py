@@ -46,7 +46,7 @@ class SearchSink:
         self._spec = spec
         self._overrides = parse_overrides(option.options.get("mapping"), spec)
         self._gc_deletes = settings.gc_deletes
-        self._server = SearchServer(settings.url.rstrip("/"), settings.user, _password(settings))
+        self._server = SearchServer(settings.url.rstrip("/"), settings.user, settings.secret())
         self._generations = _generations(pipeline, spec, option)
         self._shape = RowShape(spec.key, spec.columns, as_json=True)
         self._retired: dict[str, float] = {}
@@ -67,7 +67,7 @@ class SearchSink:
         stored.standing.require_types(column_types(changes, self._spec.columns))
         written = write_partitions(changes, self._shape, self._writer(stored.standing.generation))
         with self._server.connection() as connection:
-            self._generations.show(connection, stored)
+            self._generations.refresh(connection, stored.index)
             self._generations.move(connection, stored, position)
             self._drop_retired(connection)
         return written
@@ -144,9 +144,3 @@ def _generations(pipeline: str, spec: ViewSpec, option: SinkOptions) -> Generati
         message = f"a view called {spec.name} cannot have the search sink: {made.positions} holds the positions"
         raise ConfigError(message, "rename the view")
     return made
-
-
-def _password(settings: Search) -> str | None:
-    if settings.password_file is not None:
-        return settings.password_file.expanduser().read_text().strip()
-    return settings.password.get_secret_value() if settings.password else None
