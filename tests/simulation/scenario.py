@@ -1,7 +1,7 @@
 """One simulated run: everything set up from a seed, set loose with faults, then healed and brought to rest.
 
-In: a seed. Out: the world with its counts; a Violation carries the seed and the
-trace. Keeps true at the end: topics and all sinks have caught up with the source, at one LSN.
+In: a world. Out: its counts; a Violation carries the seed and the trace. Keeps true at the end: topics and all sinks
+have caught up with the source, at one LSN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.simulation.sinks import open_sink
 from tests.simulation.source import Source
 from tests.simulation.stores import Stores
 from tests.simulation.views import TARGETS
-from tests.simulation.world import Steps, Violation, World, require, violated
+from tests.simulation.world import OneFault, Steps, Violation, World, require, violated
 
 STEPS: Final = 900
 HEALED_STEPS_MAX: Final = 20_000
@@ -31,8 +31,9 @@ TAKEN: Final = {"FENCED", "APPLY_TAKEN_OVER", "SLOT_IN_USE"}
 class Scenario:
     """All models and processes of one run."""
 
-    def __init__(self, seed: int) -> None:
-        self.world = world = World(seed)
+    def __init__(self, world: World, steps: int = STEPS) -> None:
+        self.world = world
+        self._steps = steps
         self.source = Source(world)
         self.broker = Broker(world)
         self.published = Published(world, self.source, self.broker)
@@ -50,7 +51,7 @@ class Scenario:
         """Faults first, then none."""
         for _ in range(self.world.rng.randint(0, 4)):
             self.source.commit()
-        for _ in range(STEPS):
+        for _ in range(self._steps):
             self._step()
         self._heal()
         for step in range(HEALED_STEPS_MAX):
@@ -201,13 +202,24 @@ class Scenario:
 
 
 def simulate(seed: int, rates: Mapping[str, float] | None = None) -> World:
-    """Run one seed, with some faults more likely; a Violation names the seed and shows its last steps."""
-    run = Scenario(seed)
-    run.world.rates |= rates or {}
+    """Run one seed, with some faults more likely; a Violation says how to run it again."""
+    world = World(seed)
+    world.rates |= rates or {}
+    run(world, f"AFTERIMAGE_SEED={seed} pytest tests/simulation -k seeds")
+    return world
+
+
+def simulate_one_fault(seed: int, kind: str, number: int, steps: int) -> OneFault:
+    """Run one seed with this fault alone, the `number`th time that it could happen."""
+    world = OneFault(seed, kind, number)
+    run(world, f"simulate_one_fault({seed}, {kind!r}, {number}, {steps})", steps)
+    return world
+
+
+def run(world: World, again: str, steps: int = STEPS) -> None:
+    """Run a scenario; a Violation shows the last steps and how to run it again."""
     try:
-        run.run()
+        Scenario(world, steps).run()
     except (AssertionError, CdcError) as error:
-        steps = "\n".join(" ".join(map(str, step)) for step in run.world.trace)
-        message = f"seed {seed}: {error}\n{steps}\nreplay: AFTERIMAGE_SEED={seed} pytest tests/simulation -k seeds"
-        raise Violation(message) from error
-    return run.world
+        trace = "\n".join(" ".join(map(str, step)) for step in world.trace)
+        raise Violation(f"seed {world.seed}: {error}\n{trace}\nreplay: {again}") from error

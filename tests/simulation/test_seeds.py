@@ -8,13 +8,29 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.scenario import simulate
+from tests.simulation.scenario import simulate, simulate_one_fault
 from tests.simulation.world import FAULTS
 
 SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
 ONE: Final = os.environ.get("AFTERIMAGE_SEED")
 FEW: Final = 300
 """Of fewer seeds nobody can ask that everything happened in them."""
+
+SHORT: Final = 400
+FATAL: Final = (
+    "capture killed",
+    "replication connection cut",
+    "produce refused",
+    "acknowledgements time out",
+    "commit request lost",
+    "commit request late",
+    "commit reply lost",
+    "apply killed",
+    "delta reply lost",
+    "delta conflict",
+    "store request late",
+)
+"""Enumerated, not drawn: each of them at every place where it can strike."""
 
 EVENTS: Final = (
     *FAULTS,
@@ -35,6 +51,16 @@ def test_seeds_hold_whatever_fails_and_meet_every_fault():
         counts += simulate(seed).counts
     if len(seeds) >= FEW:
         assert [event for event in EVENTS if not counts[event]] == []
+
+
+@pytest.mark.parametrize("kind", FATAL)
+@pytest.mark.parametrize("seed", [9, 13, 44])
+def test_every_single_place_of_a_fault_is_survived(kind: str, seed: int):
+    chances = simulate_one_fault(seed, kind, 0, SHORT).chances
+    assert chances > 0
+
+    for number in range(1, chances + 1):
+        simulate_one_fault(seed, kind, number, SHORT)
 
 
 def test_a_seed_repeats_itself():

@@ -108,3 +108,22 @@ class World:
         """Let one request that was held up in the network arrive, any one of them."""
         if self.late:
             self.late.pop(self.rng.randrange(len(self.late)))()
+
+
+class OneFault(World):
+    """A world in which one fault happens once: the `number`th time that it could."""
+
+    def __init__(self, seed: int, kind: str, number: int) -> None:
+        super().__init__(seed)
+        self._kind = kind
+        self._number = number
+        self.chances = 0
+
+    def happens(self, kind: str) -> bool:
+        """Whether this is the one."""
+        if self.healed or kind != self._kind:
+            return False
+        self.chances += 1
+        if self.chances == self._number:
+            self.note("FAULT", kind)
+        return self.chances == self._number
