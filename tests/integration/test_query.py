@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -169,3 +171,19 @@ def test_a_version_that_is_gone_is_said(shop):
     with pytest.raises(TransientError) as caught:
         run_query(shop, "SELECT 1 FROM orders")
     assert caught.value.code == "DELTA_UNAVAILABLE"
+
+
+def test_a_small_query_starts_nothing_heavy(shop):
+    """Two seconds on a quiet machine; processor time is what a busy one leaves comparable."""
+    program = f"""
+import resource, sys
+from cdc.settings import Settings
+from jobs.query import run_query, render
+settings = Settings.model_validate_json({shop.model_dump_json()!r})
+print(render.as_csv(run_query(settings, "SELECT count(*) AS n FROM orders").table), end="")
+assert not {{"pandas", "pyspark", "py4j", "confluent_kafka", "psycopg"}} & set(sys.modules)
+used = resource.getrusage(resource.RUSAGE_SELF)
+assert used.ru_utime + used.ru_stime < 2
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "n\n3\n"), done.stderr
