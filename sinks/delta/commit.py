@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ROWS_PER_FILE_MAX: Final = 100_000
 """Files are rewritten whole: a batch that changes a few neighbouring keys should not rewrite millions of rows."""
 
+NTZ_FEATURE: Final = "timestampNtz"
+
 PROPERTIES: Final = {
     # Many small commits rewrite files again and again: what they replaced must not pile up for days, neither on the
     # disk nor, as tombstones, in every checkpoint.
@@ -97,6 +99,14 @@ def merge(rows: DataFrame, commit: Commit, batch: Batch) -> None:
         .whenNotMatchedInsert(f"s.{OP} = '{UPSERT}'", values)
         .execute()
     )
+
+
+def enable_types(rows: DataFrame, commit: Commit, features: frozenset[str]) -> None:
+    """A table that was made without timestamp_ntz takes such columns only after being told so, in whatever way."""
+    needed = any(field.dataType.simpleString() == "timestamp_ntz" for field in rows.schema.fields)
+    if needed and NTZ_FEATURE not in features:
+        properties = f"('delta.feature.{NTZ_FEATURE}' = 'supported')"
+        commit.spark.sql(f"ALTER TABLE delta.{quoted(commit.path)} SET TBLPROPERTIES {properties}")
 
 
 def add_columns(rows: DataFrame, commit: Commit, known: Mapping[str, str]) -> None:

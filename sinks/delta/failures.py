@@ -12,13 +12,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delta.exceptions import DeltaConcurrentModificationException
+from delta.exceptions import (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc.errors import CdcError, OperatorError, TransientError
 
 CAUSES_MAX: Final = 20
+# They have no ancestor of their own in Python.
+_CONFLICTS: Final = (
+    ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
+    ConcurrentDeleteReadException,
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    DeltaConcurrentModificationException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 _CONFLICT = re.compile(r"\.delta\..*(Concurrent\w*|MetadataChanged|ProtocolChanged)Exception$")
 _CONDITION = re.compile(r"\[([A-Z][A-Z_.0-9]+)\]")
 _DAMAGED: Final = ("FileNotFoundException", "DeltaFileNotFoundException")
@@ -74,8 +94,7 @@ def condition(error: Exception) -> str:
 
 
 def _conflict(error: Exception, found: list[Cause], doing: str) -> CdcError | None:
-    is_conflict = isinstance(error, DeltaConcurrentModificationException)
-    if not is_conflict and not any(_CONFLICT.search(cause.name) for cause in found):
+    if not isinstance(error, _CONFLICTS) and not any(_CONFLICT.search(cause.name) for cause in found):
         return None
     return TransientError(
         f"{doing}: another writer committed to the Delta table at the same time",

@@ -31,6 +31,7 @@ class TableState:
     version: int
     stamp: Stamp | None
     types: Mapping[str, str]
+    features: frozenset[str]
 
 
 def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | None:
@@ -39,17 +40,18 @@ def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | N
 
     with translated(path):
         try:
-            table = _open(path, storage_options, without_files=True)
+            table = _open(path, storage_options)
         except TableNotFoundError:
             return None
         types = {field.name: _spark_type(field.type) for field in table.schema().fields}
-        return TableState(table.version(), _newest_stamp(table), types)
+        features = frozenset(table.protocol().writer_features or ())
+        return TableState(table.version(), _newest_stamp(table), types, features)
 
 
 def rows_written(path: str, storage_options: Mapping[str, str]) -> int:
     """How many rows the newest commit wrote."""
     with translated(path):
-        commit = _open(path, storage_options, without_files=True).history(1)[0]
+        commit = _open(path, storage_options).history(1)[0]
         return int(commit.get("operationMetrics", {}).get("numOutputRows", 0))
 
 
@@ -122,10 +124,10 @@ def _spark_type(kind: Any) -> str:
     return _SPARK_NAMES.get(name, name)
 
 
-def _open(path: str, storage_options: Mapping[str, str], **options: Any) -> DeltaTable:
+def _open(path: str, storage_options: Mapping[str, str]) -> DeltaTable:
     from deltalake import DeltaTable
 
-    return DeltaTable(path, storage_options=dict(storage_options) or None, **options)
+    return DeltaTable(path, storage_options=dict(storage_options) or None)
 
 
 @contextmanager

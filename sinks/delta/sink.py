@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
 from jobs.spec import ViewSpec
-from sinks.delta.commit import Commit, add_columns, merge, overwrite, replace_keys
+from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_written, table_rows, table_state
 from sinks.delta.size import Way, measured, way_of
@@ -68,6 +68,7 @@ class DeltaSink:
                 return Written()
             rows = changes.select(*map(quoted, self._spec.columns), OP)
             commit = self._commit(rows, state.stamp.generation, position)
+            enable_types(rows, commit, state.features)
             add_columns(rows, commit, state.types)
             # One way or the other: the table is the same afterwards.
             {Way.REPLACE_KEYS: replace_keys, Way.MERGE: merge}[way_of(batch)](rows, commit, batch)
@@ -84,7 +85,10 @@ class DeltaSink:
         known = [state.stamp.generation] if state is not None and state.stamp is not None else []
         with translated(self._doing):
             kept = rows.where(F.col(OP) == UPSERT).select(*map(quoted, self._spec.columns))
-            overwrite(kept, self._commit(kept, new_generation(known), position), self._spec.key)
+            commit = self._commit(kept, new_generation(known), position)
+            if state is not None:
+                enable_types(kept, commit, state.features)
+            overwrite(kept, commit, self._spec.key)
         return Written(upserts=rows_written(self._path, self._options))
 
     def advance(self, position: Position) -> None:

@@ -1,7 +1,7 @@
 """What many small commits leave behind, cleared away now and then without Spark.
 
-In: a table and its versions around a write. Out: fewer small files, none that was replaced over an hour ago, a short log.
-Keeps true: the rows and their position stay as they are, and a failure here never fails the batch.
+In: a table and its versions around a write. Out: fewer small files, none replaced over an hour ago, a short log. Keeps
+true: the rows and their position stay as they are, and a failure here never fails the batch.
 """
 
 from __future__ import annotations
