@@ -9,7 +9,7 @@ import pytest
 from cdc.errors import ProtocolError
 from cdc.progress import Kind, Part, Progress
 
-PROGRESS = Progress(42, Kind.STREAM, 0x1A, 0x2B, 5, 17, 99, {"shop.public.orders": (120, 98)}, "7000")
+PROGRESS = Progress(42, Kind.STREAM, 0x1A, 0x2B, 5, 17, 99, {"shop.public.orders": (120, 98)}, "7000", origin_lsn=0x10)
 
 
 def test_the_documented_form():
@@ -25,6 +25,7 @@ def test_the_documented_form():
         "ends": {"shop.public.orders": [120, 98]},
         "system_id": "7000",
         "snapshot": None,
+        "origin_lsn": "0/10",
     }
 
 
