@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -33,6 +33,16 @@ _FLOAT32 = struct.Struct("<f")
 def json_text(value: Any) -> str:
     """A value as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_string(text: str) -> str:
+    """A text as a JSON string."""
+    return encode_basestring(text)
+
+
+def object_template(names: Iterable[str]) -> str:
+    """A JSON object's members with these names and a `%s` for each value: what rows differ in is only the values."""
+    return ",".join(json_string(name).replace("%", "%%") + ":%s" for name in names)
 
 
 def plain_texts(column: Any) -> Texts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from sinks.cache.server import CacheServer
 from sinks.entries import Entry
 from sinks.protocol import Rejected
 from sinks.standing import lost
-from sinks.values import json_text
+from sinks.values import object_template
 
 VERSION: Final = "_lsn"
 CHUNK_KEYS: Final = 500
@@ -36,15 +36,18 @@ class EntryForm:
     is_hash: bool
     ttl_s: int
     tombstone_ttl_s: int
+    members: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", object_template(self.columns))
 
     def value(self, version: str, values: tuple[str | None, ...]) -> list[str]:
-        """The arguments after the version: none for a delete is not made here."""
+        """An upsert's value as arguments of the script."""
         if self.is_hash:
             fields = [(name, text) for name, text in zip(self.columns, values, strict=True) if text is not None]
             return [VERSION, version, *(part for pair in fields for part in pair)]
-        pairs = (f"{json_text(name)}:{text}" for name, text in zip(self.columns, values, strict=True))
         # The script finds the version at a fixed place, so it comes first.
-        return [f'{{"{VERSION}":"{version}",{",".join(pairs)}}}']
+        return [f'{{"{VERSION}":"{version}",{self.members % values}}}']
 
     def read(self, stored: Any) -> Mapping[str, Any]:
         """The columns of a stored value, still as texts or JSON values; a column that isn't there is NULL."""

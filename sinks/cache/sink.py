@@ -129,8 +129,6 @@ class CacheSink:
         self._highest_lsn = self._generations.move(client, stored, position).position.lsn
 
 
-
-
 def _is_hash(option: SinkOptions, spec: ViewSpec) -> bool:
     form = option.options.get("value", "json")
     if form not in ("json", "hash"):

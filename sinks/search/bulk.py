@@ -20,7 +20,7 @@ from sinks.entries import Entry
 from sinks.protocol import Rejected
 from sinks.search.server import BUSY, SearchConnection, SearchServer
 from sinks.standing import lost
-from sinks.values import json_text
+from sinks.values import json_string, object_template
 
 CHUNK_BYTES: Final = 4 << 20
 CHUNK_ROWS: Final = 2000
@@ -57,18 +57,10 @@ class BulkWriter:
 
     def __call__(self, entries: Iterator[Entry]) -> Iterable[Rejected]:
         """Write in chunks; what is refused comes back row by row."""
+        members = object_template(self.columns)
         with self.server.connection() as connection:
-            for chunk in _chunks(self._item(entry) for entry in entries):
+            for chunk in _chunks(_item(entry, members) for entry in entries):
                 yield from self._write(connection, chunk)
-
-    def _item(self, entry: Entry) -> Item:
-        action = "delete" if entry.is_delete else "index"
-        target = f'{{"_id":{json_text(document_id(entry.key))},"version":{entry.lsn},"version_type":"external_gte"}}'
-        lines = f'{{"{action}":{target}}}\n'
-        if not entry.is_delete:
-            fields = (f"{json_text(name)}:{text}" for name, text in zip(self.columns, entry.values, strict=True))
-            lines += f"{{{','.join(fields)}}}\n"
-        return entry, lines.encode()
 
     def _write(self, connection: SearchConnection, chunk: list[Item]) -> list[Rejected]:
         """Until every item is either in or refused; an overloaded server is given time."""
@@ -116,6 +108,13 @@ class BulkWriter:
                 case Outcome.STOP:
                     raise _stopped(result)
         return again, rejected
+
+
+def _item(entry: Entry, members: str) -> Item:
+    action = "delete" if entry.is_delete else "index"
+    target = f'{{"_id":{json_string(document_id(entry.key))},"version":{entry.lsn},"version_type":"external_gte"}}'
+    document = "" if entry.is_delete else f"{{{members % entry.values}}}\n"
+    return entry, f'{{"{action}":{target}}}\n{document}'.encode()
 
 
 def outcome(result: dict[str, Any]) -> Outcome:

@@ -76,12 +76,6 @@ class Generations:
         """Move the position, if nobody else did."""
         self._put(ask, stored.standing.moved(position), stored.index_uuid, "?" + stored.revision)
 
-    def show(self, ask: SearchConnection, stored: Stored) -> None:
-        """Make what was written searchable; it must still be the index behind the alias."""
-        self.refresh(ask, stored.index)
-        if self.stored(ask) != stored:
-            raise lost("OpenSearch", self.view)
-
     def refresh(self, ask: SearchConnection, index: str) -> None:
         """Show all writes of an index to searches at once."""
         answer = ask.ask("POST", f"/{index}/_refresh", accept=(404,))
