@@ -26,8 +26,8 @@ _KAFKA: Final = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
 _LOST: Final = ("OffsetOutOfRangeException", "KafkaIllegalStateException")
 _GONE: Final = ("UnknownTopicOrPartitionException", "InvalidTopicException")
 _UNAUTHORISED = re.compile(r"(Authentication|Authorization)Exception$")
-_DATA_EXCEPTION: Final = "22"
-"""The SQLSTATE class of errors that a row's values cause."""
+# SQLSTATE's class 22 holds the errors that a row's values cause.
+_DATA_EXCEPTION = re.compile(r"\A\s*\[([A-Z][A-Z0-9_.]*)\].*?SQLSTATE: 22", re.DOTALL)
 
 
 @contextmanager
@@ -110,10 +110,12 @@ def _of_sql(error: Exception, doing: str) -> CdcError | None:
             "`afterimage explain` shows what Spark is sent; rewrite the expression in another way",
             code="VIEW_REFUSED",
         )
-    if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
-        return OperatorError(
-            f"{doing}: the view's SQL fails on a row ({condition(error)})",
-            "Postgres fails on that row as well: make the expression total (NULLIF, CASE) or filter such rows out",
-            code="VIEW_FAILED",
-        )
-    return None
+    # A failed task arrives wrapped in as many exceptions as there are layers above it.
+    found = next((match for cause in causes(error) if (match := _DATA_EXCEPTION.search(cause.message))), None)
+    if found is None:
+        return None
+    return OperatorError(
+        f"{doing}: the view's SQL fails on a row ({found[1]})",
+        "Postgres fails on that row as well: make the expression total (NULLIF, CASE) or filter such rows out",
+        code="VIEW_FAILED",
+    )

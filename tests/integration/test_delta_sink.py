@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import sinks.delta.size
 import sinks.delta.upkeep
 from cdc.errors import OperatorError, TransientError
 from cdc.settings import Delta
+from jobs.failures import translated
 from jobs.spec import Kind, ViewSpec
 from jobs.view import view_changes
 from sinks.delta import DeltaSink, vouched
@@ -387,6 +389,21 @@ ORDERS = ViewSpec(
     (),
     "f",
 )
+
+
+@pytest.mark.parametrize("expression", ["10 / `price`", "CAST(`name` AS int)"])
+def test_a_view_that_fails_on_a_row_says_so_without_the_row(sink, frame, way, expression):
+    columns = {"id": "bigint", "name": "string", "price": "decimal(10,2)"}
+    sql = f"SELECT `id`, `name`, CAST({expression} AS decimal(10,2)) AS `price` FROM changes"
+    spec = replace(view(), kind=Kind.ROWWISE, spark_sql=sql)
+    changes = frame((UPSERT, (1, "canary-7731", Decimal("0.00"))), columns=columns)
+    with pytest.raises(OperatorError) as caught, translated("view orders into delta"):
+        sink.write(view_changes(changes, spec), at(200))
+    assert caught.value.code == "VIEW_FAILED"
+    assert "view orders into delta" in caught.value.message
+    assert "canary" not in caught.value.message
+    assert caught.value.__cause__ is None
+    assert sink.position() == at(100)
 
 
 def test_rows_that_leave_the_filter_become_deletes(frame):

@@ -21,6 +21,7 @@ from cdc.stack.server import Endpoint
 from jobs.spec import Kind, SinkOptions, ViewSpec
 from sinks.protocol import AT, LSN, OP, Position, Sink
 from sinks.registry import make_sink
+from tests.support.delta_store import delta_store
 
 ARROW = {
     "boolean": pa.bool_(),
@@ -158,6 +159,7 @@ def cache_client(server: Endpoint) -> redis.Redis:
 
 
 STORES: dict[str, Callable[[pytest.FixtureRequest, SparkSession, str], Store]] = {
+    "delta": delta_store,
     "search": search_store,
     "cache": cache_store,
     "cache-hash": hash_store,
