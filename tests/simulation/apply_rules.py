@@ -31,8 +31,8 @@ APPLY: Final = (
         "_is_stale",
         "> STALE_US",
         "> 1 << 60",
-        the_night_passes=0.2,
-        records_compacted=0.3,
+        the_night_passes=0.3,
+        records_compacted=0.9,
     ),
     broken(
         "tell by the clock what is stale",
@@ -40,8 +40,9 @@ APPLY: Final = (
         "plan",
         "max(now_us, boundary.source_ts_us)",
         "boundary.source_ts_us",
-        the_night_passes=0.2,
-        records_compacted=0.3,
+        the_night_passes=0.15,
+        records_compacted=0.9,
+        apply_killed=0.06,
     ),
     broken(
         "go on from each sink's own position",

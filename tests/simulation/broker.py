@@ -6,7 +6,7 @@ an older epoch is refused, a transaction is decided once, and its partitions sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -145,11 +145,14 @@ class Broker:
         while self._unmarked:
             self._mark(0)
 
-    def compact(self) -> None:
-        """Drop older records of a key behind which there is a newer one, and old tombstones, beyond the lag."""
-        for topic in TOPICS.values():
-            for partition in self.topics[topic]:
-                self._compact(partition)
+    def compact(self, ends: Mapping[str, tuple[int, ...]]) -> None:
+        """Drop older records of a key behind which there is a newer one, and old tombstones, beyond the lag.
+
+        Only up to `ends`, those of a boundary: no capture stays away for the lag amid a large transaction.
+        """
+        for topic, of_topic in ends.items():
+            for partition, end in zip(self.topics[topic], of_topic, strict=True):
+                self._compact(partition, end)
 
     def _decide(self, transaction: KafkaTransaction, *, committed: bool) -> None:
         transaction.committed = committed
@@ -167,13 +170,11 @@ class Broker:
         partition.undecided.pop(transaction, None)
         partition.log.append(None)
 
-    def _compact(self, partition: Partition) -> None:
+    def _compact(self, partition: Partition, end: int) -> None:
         now_s = self._world.now_s
         newest: dict[bytes, int] = {}
         old = [
-            (offset, entry)
-            for offset, entry in partition.committed(0, len(partition.log))
-            if now_s - entry.at_s > COMPACTION_LAG_S
+            (offset, entry) for offset, entry in partition.committed(0, end) if now_s - entry.at_s > COMPACTION_LAG_S
         ]
         for offset, entry in old:
             newest[entry.record.key] = offset

@@ -62,6 +62,7 @@ class CaptureProcess:
                 yield "backoff"
 
     def _session(self) -> Steps:
+        yield from self._await_slot()
         self._publisher = SimulatedPublisher(self._world, self._broker)
         yield "looked at source"
         yield from self._take_over()
@@ -74,6 +75,17 @@ class CaptureProcess:
             progress = yield from self._snapshot(start, progress)
         assert progress is not None
         yield from self._stream(progress)
+
+    def _await_slot(self) -> Steps:
+        """A killed capture's walsender may linger; a running capture's does not go away, and is not disturbed."""
+        for _ in range(3):
+            if self._source.slot is None or self._source.slot.reader is None:
+                return
+            yield "waiting for the slot"
+        if self._world.healed or self._world.chance(0.5):
+            self._source.cut()  # it was silent for wal_sender_timeout
+        else:
+            raise OperatorError("the slot is being read by another process", code="SLOT_IN_USE")
 
     def _read_slot(self) -> SlotState | None:
         slot = self._source.slot
@@ -109,7 +121,7 @@ class CaptureProcess:
         for relation in relations.values():
             self._announce(relation, lsn)
         seq = previous.seq + 1 if previous else 1
-        progress = Progress(seq, Kind.SNAPSHOT, 0, lsn, now_us, 0, 0, ends, SYSTEM_ID, {})
+        progress = Progress(seq, Kind.SNAPSHOT, 0, lsn, now_us, 0, 0, ends, SYSTEM_ID, {}, origin_lsn=lsn)
         yield from self._commit(progress)
         origin = Origin(lsn, None, now_us)
         records = [encoder_of(relation).read_record(row, origin, now_us // 1000) for relation, row in rows]

@@ -73,6 +73,7 @@ class Published:
         if progress.kind is Kind.SNAPSHOT and progress.prev_lsn == 0:
             require(previous is None or previous.kind is Kind.SNAPSHOT, "a snapshot began over complete topics")
             require(progress.seq == (previous.seq if previous else 0) + 1, "the count was broken by a snapshot")
+            require(progress.origin_lsn == progress.lsn, "a chain that does not name its snapshot")
             require(not any(any(ends) for ends in progress.ends.values()), "a snapshot began in filled topics")
         else:
             require(previous is not None and progress.follows(previous), "the chain is broken", progress, previous)
@@ -112,6 +113,7 @@ class Published:
             _add(due, transactions[self._next].changes[self._done :])
             self._next, self._done = self._next + 1, 0
         if progress.part is not None:
+            require(self._next < len(transactions), "a part of no transaction")
             transaction = transactions[self._next]
             require(progress.kind is Kind.PART, "only a part may end inside a transaction")
             require(progress.part.commit_lsn == transaction.commit_lsn, "a part of another transaction")

@@ -12,7 +12,7 @@ from tests.simulation.mutants import Mutant
 from tests.simulation.scenario import simulate
 from tests.simulation.world import Violation
 
-SEEDS_MAX: Final = 150
+SEEDS_MAX: Final = 300
 
 
 @pytest.mark.parametrize("mutant", CAPTURE + APPLY, ids=lambda mutant: mutant.rule)
