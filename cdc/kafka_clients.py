@@ -49,7 +49,11 @@ def client_config(kafka: Kafka, purpose: str) -> dict[str, Any]:
 
 
 def _heard(error: KafkaError) -> None:
-    _log.debug("kafka client reports", error=error.name())
+    """Said as soon as no broker answers; what waits for one gives up much later."""
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        _log.warning("no kafka broker answers", code="KAFKA_UNAVAILABLE", reason=error.name())
+    else:
+        _log.debug("kafka client reports", error=error.name())
 
 
 def consumer(kafka: Kafka, purpose: str, **options: Any) -> Consumer:

@@ -13,10 +13,10 @@ from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from jobs.batch import Target
 from jobs.declare import load_views, mirror_spec
-from jobs.spec import ViewSpec
 from jobs.tables import TableInfo
 from sinks.protocol import Sink
 from sinks.registry import make_sink
+from sinks.spec import ViewSpec
 
 
 @dataclass(frozen=True, slots=True)

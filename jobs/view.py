@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from jobs.spec import Kind, ViewSpec
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
+from sinks.spec import Kind, ViewSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
-from jobs.spec import SinkOptions, ViewSpec
+from sinks.spec import SinkOptions, ViewSpec
 
 
 def check_known(option: SinkOptions, known: Iterable[str], spec: ViewSpec) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from cdc.settings import Settings
-from jobs.spec import SinkOptions, ViewSpec
 from sinks.protocol import Sink
+from sinks.spec import SinkOptions, ViewSpec
 
 Factory = Callable[[SinkOptions, ViewSpec, Settings, Any], Sink]
 

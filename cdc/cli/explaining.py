@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from cdc.cli.screen import out
 from cdc.cli.views import named_views
 from cdc.settings import Settings
-from jobs.spec import Kind, ViewSpec
+from sinks.spec import Kind, ViewSpec
 
 
 def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:

@@ -17,8 +17,8 @@ from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import apply_owner
 from jobs.prove import ControlHolder, Holder, LocalHolder, OnProgress, Progress, ViewProof, prove
-from jobs.spec import ViewSpec
 from sinks.registry import make_sink
+from sinks.spec import ViewSpec
 
 
 def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:

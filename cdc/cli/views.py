@@ -8,7 +8,7 @@ from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from cdc.settings import Settings
 from jobs.pipeline import captured_tables, declared
-from jobs.spec import ViewSpec
+from sinks.spec import ViewSpec
 
 
 def named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]:

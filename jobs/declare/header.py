@@ -16,7 +16,7 @@ from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from jobs.declare.source import Source
 from jobs.identifiers import fold
-from jobs.spec import SinkOptions
+from sinks.spec import SinkOptions
 
 CODE: Final = "VIEW_HEADER"
 SINKS: Final = ("delta", "search", "cache")

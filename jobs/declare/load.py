@@ -23,8 +23,8 @@ from jobs.declare.parse import Select, parse_select
 from jobs.declare.source import Source
 from jobs.declare.translate import Translation, translate
 from jobs.identifiers import identifier
-from jobs.spec import Kind, SinkOptions, ViewSpec
 from jobs.tables import TableInfo
+from sinks.spec import Kind, SinkOptions, ViewSpec
 
 Relations = Mapping[tuple[str, str], TableInfo]
 

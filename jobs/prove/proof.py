@@ -22,8 +22,8 @@ from jobs.prove.render import renderer
 from jobs.prove.result import Difference, Example, OnProgress, Progress, ViewProof, unwatched
 from jobs.prove.source import ColumnType, SourceCut, TextRow, source_at_lsn
 from jobs.recording import located
-from jobs.spec import SinkOptions, ViewSpec
 from sinks.protocol import Sink
+from sinks.spec import SinkOptions, ViewSpec
 
 ATTEMPTS: Final = 4
 _REPORT_EVERY_ROWS: Final = 2_000

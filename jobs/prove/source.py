@@ -23,7 +23,7 @@ from cdc.names import quote_ident, quote_literal
 from cdc.postgres import connect, conninfo, refused
 from cdc.settings import Settings
 from cdc.sqlstate import translate, translated
-from jobs.spec import ViewSpec
+from sinks.spec import ViewSpec
 
 SNAPSHOT_TIMEOUT_S: Final = 60.0
 _PG15: Final = 150_000

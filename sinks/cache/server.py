@@ -67,19 +67,23 @@ class CacheServer:
         match error:
             case exceptions.AuthenticationError():
                 hint = "set cache.password_file or AFTERIMAGE_CACHE__PASSWORD (and the user, if any, in cache.url)"
-                return OperatorError(f"the cache at {self.place} refuses the login", hint, code="CACHE_AUTH")
+                return OperatorError(f"the cache at {self.place} refuses the login", hint, code="CACHE_UNAUTHORISED")
             case exceptions.NoPermissionError():
                 hint = (
                     "its user needs +@read +@write +@scripting +@connection on the keys of the views and afterimage:*"
                 )
-                return OperatorError(f"the cache at {self.place} denies a command", hint, code="CACHE_DENIED")
+                return OperatorError(f"the cache at {self.place} denies a command", hint, code="CACHE_UNAUTHORISED")
             case exceptions.OutOfMemoryError():
                 hint = "raise maxmemory, or keep fewer columns or views there; writing resumes where it stopped"
                 return OperatorError(f"the cache at {self.place} is full", hint, code="CACHE_FULL")
             case exceptions.ConnectionError() | exceptions.TimeoutError() | exceptions.ReadOnlyError():
-                return TransientError(f"the cache at {self.place} does not answer", "is it up?", code="CACHE_AWAY")
+                return TransientError(
+                    f"the cache at {self.place} does not answer", "is it up?", code="CACHE_UNAVAILABLE"
+                )
             case exceptions.MasterDownError() | exceptions.TryAgainError():
-                return TransientError(f"the cache at {self.place} has no primary", "is it up?", code="CACHE_AWAY")
+                return TransientError(
+                    f"the cache at {self.place} has no primary", "is it up?", code="CACHE_UNAVAILABLE"
+                )
         # Of an unknown answer, only its first word: the rest may quote what was sent.
         word = str(error).partition(" ")[0]
         hint = "the server's log has more; a cluster needs to be reached through one node that holds all slots"

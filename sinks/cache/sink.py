@@ -15,7 +15,6 @@ import redis
 from cdc import log
 from cdc.errors import ConfigError, RecordError
 from cdc.settings import Cache
-from jobs.spec import SinkOptions, ViewSpec
 from sinks.cache.entries import VERSION, EntryForm, EntryWriter
 from sinks.cache.generations import SCAN_COUNT, Generations, Stored
 from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
@@ -24,6 +23,7 @@ from sinks.entries import RowShape
 from sinks.executor import write_partitions
 from sinks.options import check_known, declaration, refuse_columns
 from sinks.protocol import Position, Written
+from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Standing, column_types, lost
 from sinks.values import native
 

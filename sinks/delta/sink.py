@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
-from jobs.spec import ViewSpec
 from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_written, table_rows, table_state
@@ -18,6 +17,7 @@ from sinks.delta.size import Way, measured, way_of
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import keep_up
 from sinks.protocol import OP, UPSERT, Position, Written
+from sinks.spec import ViewSpec
 from sinks.standing import lost, new_generation
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def _is_busy(error: Exception) -> bool:
 def _stopped(result: dict[str, Any]) -> CdcError:
     kind = str(result["error"].get("type", "unknown"))
     if result["status"] >= 500:
-        return TransientError(f"OpenSearch failed: {kind}", "its log has more", code="SEARCH_AWAY")
+        return TransientError(f"OpenSearch failed: {kind}", "its log has more", code="SEARCH_UNAVAILABLE")
     hint = "is its disk full, or the index read-only? see GET _cluster/allocation/explain"
     return OperatorError(f"OpenSearch refuses to write: {kind}", hint, code="SEARCH_READ_ONLY")
 

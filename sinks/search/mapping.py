@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
-from jobs.spec import ViewSpec
+from sinks.spec import ViewSpec
 
 # Names that OpenSearch keeps for itself within a document.
 METADATA_FIELDS: Final = (

@@ -97,23 +97,23 @@ class SearchConnection:
         if isinstance(error, SSLError) or (isinstance(error, MaxRetryError) and isinstance(error.reason, SSLError)):
             hint = "its certificate must be signed by an authority that this machine trusts (SSL_CERT_FILE)"
             return OperatorError(f"{at}: TLS failed", hint, code="SEARCH_TLS")
-        return TransientError(f"{at} does not answer", "is it up?", code="SEARCH_AWAY")
+        return TransientError(f"{at} does not answer", "is it up?", code="SEARCH_UNAVAILABLE")
 
     def _refused(self, answer: Answer) -> CdcError:
         at = f"OpenSearch at {self._server.url}"
         if answer.status == 401:
             hint = "set search.user and search.password_file (or AFTERIMAGE_SEARCH__PASSWORD)"
-            return OperatorError(f"{at} refuses the login", hint, code="SEARCH_AUTH")
+            return OperatorError(f"{at} refuses the login", hint, code="SEARCH_UNAUTHORISED")
         if answer.error_type == "cluster_block_exception" and answer.status != 429:
             hint = 'free its disk, then: PUT _all/_settings {"index.blocks.read_only_allow_delete": null}'
             return OperatorError(f"{at} is read-only", hint, code="SEARCH_READ_ONLY")
         if answer.status == 403:
             hint = "its user needs all rights on indexes and aliases that begin with the pipeline's name"
-            return OperatorError(f"{at} denies a request", hint, code="SEARCH_DENIED")
+            return OperatorError(f"{at} denies a request", hint, code="SEARCH_UNAUTHORISED")
         if answer.status in _BUSY_STATUSES:
             return TransientError(f"{at} is overloaded or starting", "it is tried again", code=BUSY)
         if answer.status >= 500:
-            return TransientError(f"{at} failed: {answer.error_type}", "its log has more", code="SEARCH_AWAY")
+            return TransientError(f"{at} failed: {answer.error_type}", "its log has more", code="SEARCH_UNAVAILABLE")
         message = f"{at} refuses a request: {answer.status} {answer.error_type}"
         return OperatorError(message, "its log has more", code="SEARCH_REFUSED")
 

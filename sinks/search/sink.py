@@ -13,7 +13,6 @@ from typing import Any, Final
 from cdc import log
 from cdc.errors import ConfigError
 from cdc.settings import Search
-from jobs.spec import SinkOptions, ViewSpec
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
 from sinks.options import check_known, declaration, refuse_columns
@@ -22,6 +21,7 @@ from sinks.search.bulk import BulkWriter
 from sinks.search.generations import Generations, Stored
 from sinks.search.mapping import METADATA_FIELDS, index_body, parse_overrides
 from sinks.search.server import SearchConnection, SearchServer
+from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Standing, column_types, lost
 from sinks.values import native
 

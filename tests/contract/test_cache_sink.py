@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from cdc.errors import OperatorError, TransientError
 from cdc.settings import Cache
 from cdc.stack.server import Endpoint
-from jobs.spec import SinkOptions
 from sinks.cache import CacheSink
 from sinks.cache.entries import CHUNK_KEYS, EntryForm, EntryWriter
 from sinks.cache.generations import RETIRED_TTL_S, Generations
@@ -21,6 +20,7 @@ from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
 from sinks.cache.server import CacheServer
 from sinks.entries import Entry
 from sinks.protocol import UPSERT
+from sinks.spec import SinkOptions
 from sinks.standing import Standing
 from tests.support.sinks import ORDERS, at, cache_client, cache_of
 
@@ -225,7 +225,7 @@ def test_a_wrong_or_missing_password_asks_for_a_person(valkey: Endpoint, pipelin
     settings = Cache.model_validate({"url": f"redis://{valkey.address}/0", "password": password})
     error = refused(settings, pipeline_name)
     assert isinstance(error, OperatorError)
-    assert error.code == "CACHE_AUTH"
+    assert error.code == "CACHE_UNAUTHORISED"
 
 
 def test_a_cache_that_is_not_there_is_transient(pipeline_name: str):

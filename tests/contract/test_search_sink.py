@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from cdc.errors import OperatorError, TransientError
 from cdc.settings import Search
 from cdc.stack.server import Endpoint
-from jobs.spec import SinkOptions
 from sinks.entries import Entry
 from sinks.protocol import UPSERT, Written
 from sinks.search import SearchSink
@@ -23,6 +22,7 @@ from sinks.search.bulk import BulkWriter
 from sinks.search.generations import Generations
 from sinks.search.mapping import index_body
 from sinks.search.server import SearchServer
+from sinks.spec import SinkOptions
 from sinks.standing import Standing
 from tests.support.sinks import ORDERS, View, at
 

@@ -21,13 +21,15 @@ def change(pipeline: Pipeline, customer: str) -> None:
     pipeline.admin.execute("UPDATE public.orders SET customer = %s WHERE id = 10", [customer])
 
 
+def _await_rebuild(pipeline: Pipeline, begun: int) -> None:
+    wait_until(lambda: pipeline.apply.text().count("rebuild begins") > begun, what="the rebuild", timeout_s=60)
+
+
 def test_a_rebuild_cut_off_harms_nothing(pipeline: Pipeline) -> None:
     for victim in ("command", "apply"):
         begun = pipeline.apply.text().count("rebuild begins")
         rebuild = Command(pipeline.config, ("rebuild", "paid_orders"), pipeline.config.parent / "rebuild.log").start()
-        wait_until(
-            lambda seen=begun: pipeline.apply.text().count("rebuild begins") > seen, what="the rebuild", timeout_s=60
-        )
+        _await_rebuild(pipeline, begun)
         if victim == "command":
             rebuild.kill()
         else:

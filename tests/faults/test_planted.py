@@ -61,7 +61,8 @@ class Cache:
             cache.url, password=cache.password.get_secret_value(), decode_responses=True
         )
         prefix = f"{pipeline.settings.pipeline}:paid_orders"
-        self._prefix = f"{prefix}:{self._client.get(f'{prefix}:generation')}"
+        generation = str(self._client.get(f"{prefix}:generation"))
+        self._prefix = f"{prefix}:{generation}"
 
     def wrong_number(self) -> None:
         self._change(2, amount="0.26")

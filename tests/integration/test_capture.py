@@ -21,12 +21,12 @@ def settings(source: Settings, kafka: Any) -> Settings:
     return source.model_copy(update={"kafka": Kafka(bootstrap=kafka.address, partitions=2)})
 
 
-def orders(connection: Any) -> dict[str, str]:
+def orders(connection: Any) -> dict[str, tuple[str, str]]:
     rows = connection.execute("SELECT id, customer, amount::text FROM public.orders").fetchall()
     return {json.dumps({"id": row[0]}, separators=(",", ":")): (row[1], row[2]) for row in rows}
 
 
-def captured_orders(settings: Settings) -> dict[str, str]:
+def captured_orders(settings: Settings) -> dict[str, tuple[str, str]]:
     state = folded(table_messages(settings, "public", "orders"))
     return {key: (after["customer"], after["amount"]) for key, after in state.items()}
 

@@ -57,7 +57,7 @@ def test_the_stream_role_can_stream_and_cannot_read(source, admin):
         slot = connection.create_slot(source.slot)
         admin.execute(sql.SQL("INSERT INTO {} VALUES ('k', 1, 'canary', NULL)").format(table))
         connection.start(source.slot, source.publication, slot.consistent_lsn)
-        frames = []
+        frames: list[bytes] = []
         while not any(b"canary" in frame for frame in frames):
             frames += connection.read(5)[0]
     finally:

@@ -25,7 +25,6 @@ import sinks.delta.upkeep
 from cdc.errors import OperatorError, TransientError
 from cdc.settings import Delta
 from jobs.failures import translated
-from jobs.spec import Kind, ViewSpec
 from jobs.view import view_changes
 from sinks.delta import DeltaSink, vouched
 from sinks.delta.commit import Commit, merge, replace_keys
@@ -33,6 +32,7 @@ from sinks.delta.literals import KeyColumn, keys_predicate
 from sinks.delta.log import table_state
 from sinks.delta.size import measured
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT, Position, Written
+from sinks.spec import Kind, ViewSpec
 from tests.support.wait import wait_until
 
 COLUMNS = {"id": "bigint", "name": "string", "price": "decimal(10,2)"}

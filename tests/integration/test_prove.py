@@ -17,8 +17,8 @@ from cdc.settings import Kafka, Settings
 from cdc.stack.server import Endpoint
 from jobs.control import ControlServer, Run, RunTo, Stand
 from jobs.prove import ControlHolder, Difference, LocalHolder, Progress, ViewProof, holder, prove
-from jobs.spec import Kind, SinkOptions, ViewSpec
 from sinks.protocol import Position
+from sinks.spec import Kind, SinkOptions, ViewSpec
 from tests.fakes.memory_sink import MemorySink
 from tests.support.servers import Database
 from tests.support.source import prepared_source

@@ -17,7 +17,7 @@ from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.postgres import connect
 from cdc.settings import Settings
 from jobs.prove.source import SourceCut, source_at_lsn
-from jobs.spec import Kind, ViewSpec
+from sinks.spec import Kind, ViewSpec
 from tests.support.servers import Database, PostgresServer, fresh_database
 from tests.support.source import prepared_source
 from tests.support.wait import wait_until

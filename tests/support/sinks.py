@@ -18,9 +18,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from cdc.settings import Cache, Search, Settings
 from cdc.stack.server import Endpoint
-from jobs.spec import Kind, SinkOptions, ViewSpec
 from sinks.protocol import AT, LSN, OP, Position, Sink
 from sinks.registry import make_sink
+from sinks.spec import Kind, SinkOptions, ViewSpec
 from tests.support.delta_store import delta_store
 
 ARROW = {

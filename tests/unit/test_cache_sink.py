@@ -6,10 +6,10 @@ import pytest
 
 from cdc.errors import ConfigError
 from cdc.settings import Cache
-from jobs.spec import SinkOptions
 from sinks.cache import CacheSink
 from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
 from sinks.cache.server import CacheServer
+from sinks.spec import SinkOptions
 from tests.support.sinks import ORDERS, View
 
 TWO = ("a", "b")

@@ -11,8 +11,8 @@ from jobs.declare import declare_view, load_views, mirror_spec
 from jobs.declare.functions import FUNCTIONS
 from jobs.declare.source import Source
 from jobs.declare.translate import RULES
-from jobs.spec import Kind, SinkOptions
 from jobs.tables import ColumnInfo, TableInfo
+from sinks.spec import Kind, SinkOptions
 
 
 def table(schema: str, name: str, key: list[str], **columns: tuple[str, int]) -> TableInfo:

@@ -82,10 +82,10 @@ def test_a_request_that_is_too_large_is_halved_down_to_the_row():
 @pytest.mark.parametrize(
     ("answer", "error", "code"),
     [
-        ((401, {}), OperatorError, "SEARCH_AUTH"),
-        ((403, {"error": {"type": "security_exception"}}), OperatorError, "SEARCH_DENIED"),
+        ((401, {}), OperatorError, "SEARCH_UNAUTHORISED"),
+        ((403, {"error": {"type": "security_exception"}}), OperatorError, "SEARCH_UNAUTHORISED"),
         ((403, {"error": {"type": "cluster_block_exception"}}), OperatorError, "SEARCH_READ_ONLY"),
-        ((500, {"error": {"type": "null_pointer_exception"}}), TransientError, "SEARCH_AWAY"),
+        ((500, {"error": {"type": "null_pointer_exception"}}), TransientError, "SEARCH_UNAVAILABLE"),
         ((400, {"error": {"type": "parse_exception", "reason": "canary"}}), OperatorError, "SEARCH_REFUSED"),
         ((404, {}), TransientError, "SINK_LOST"),
         (
@@ -98,7 +98,11 @@ def test_a_request_that_is_too_large_is_halved_down_to_the_row():
             OperatorError,
             "SEARCH_READ_ONLY",
         ),
-        (errors({"index": {"status": 500, "error": {"type": "engine_exception"}}}), TransientError, "SEARCH_AWAY"),
+        (
+            errors({"index": {"status": 500, "error": {"type": "engine_exception"}}}),
+            TransientError,
+            "SEARCH_UNAVAILABLE",
+        ),
     ],
 )
 def test_what_cannot_go_on_is_raised_with_a_remedy(answer: Any, error: type[CdcError], code: str):

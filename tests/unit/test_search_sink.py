@@ -8,9 +8,9 @@ import pytest
 
 from cdc.errors import ConfigError
 from cdc.settings import Search
-from jobs.spec import SinkOptions
 from sinks.search import SearchSink
 from sinks.search.mapping import index_body
+from sinks.spec import SinkOptions
 from tests.support.sinks import ORDERS, View
 
 NOWHERE = Search(url="http://127.0.0.1:1")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.spec import Kind, ViewSpec
 from jobs.view import gone_sql, kept_sql, split_select
+from sinks.spec import Kind, ViewSpec
 
 
 @pytest.mark.parametrize(
