@@ -59,6 +59,8 @@ SMALL_BATCHES = {
     "spark.cleaner.periodicGC.interval": "5min",
 }
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -84,7 +86,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
 
 def _options(settings: Settings, folder: Path) -> dict[str, str]:
     local = settings.apply.master.startswith("local")
-    return {
+    ours = {
         **SEMANTICS,
         **SMALL_BATCHES,
         **QUIET,
@@ -92,8 +94,10 @@ def _options(settings: Settings, folder: Path) -> dict[str, str]:
         **_of_the_jvm(folder),
         "spark.driver.memory": settings.apply.driver_memory,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        **settings.apply.spark,
     }
+    # The JVM's options are added to ours, which keep row values out of the log.
+    both = " ".join(filter(None, (ours[_JAVA_OPTIONS], settings.apply.spark.get(_JAVA_OPTIONS))))
+    return {**ours, **settings.apply.spark, _JAVA_OPTIONS: both}
 
 
 def _of_the_jvm(folder: Path) -> dict[str, str]:
@@ -106,7 +110,7 @@ def _of_the_jvm(folder: Path) -> dict[str, str]:
     return {
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
-        "spark.driver.extraJavaOptions": java,
+        _JAVA_OPTIONS: java,
     }
 
 

@@ -29,6 +29,8 @@ PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
     "delta.enableDeletionVectors": "false",
+    # A checkpoint costs as much as a batch; readers take fifty small log files in their stride.
+    "delta.checkpointInterval": "50",
 }
 
 

@@ -61,7 +61,7 @@ def codes(settings):
 
 def in_time(settings, found):
     """A broker learns of changes from its controller a moment after they were made: look until this is found."""
-    last: list[Any] = []
+    last: list = []
 
     def look():
         last[:] = look_at_broker(settings, [ORDERS])
