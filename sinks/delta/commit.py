@@ -29,7 +29,7 @@ PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 hours",
     "delta.deletedFileRetentionDuration": "interval 1 hours",
     "delta.enableDeletionVectors": "false",
-    # A checkpoint costs as much as a batch; readers take fifty small log files in their stride.
+    # A checkpoint costs as much as a batch does, while fifty small log files are read in milliseconds.
     "delta.checkpointInterval": "50",
 }
 
