@@ -152,7 +152,9 @@ class Apply(Section):
     master: str = Field(default="local[*]", description="the Spark master; `apply --master` overrides it")
     driver_memory: str = Field(default="1g", description="the heap of Spark's driver, as Spark writes sizes")
     spark: dict[str, str] = Field(
-        default_factory=dict, repr=False, description="any Spark setting; it goes before our own, and JVM options are added to them"
+        default_factory=dict,
+        repr=False,
+        description="any Spark setting; it goes before our own, and JVM options are added to them",
     )
     interval_s: float = Field(default=0.2, ge=0, description="the least time between the starts of two batches")
     dead_letters_max: int = Field(

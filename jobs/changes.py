@@ -136,7 +136,4 @@ def _last_per_key(records: DataFrame, table: TableInfo, lsns: tuple[int, int]) -
 
 
 def _inside(floor: int, ceiling: int) -> Column:
-    """A snapshot's rows (ordinal 0) stand before their position, not at it."""
-    lsn, snapshot = F.col("lsn"), F.col("ordinal") == 0
-    from_floor = (lsn > floor) | ((lsn == floor) & (~snapshot | F.lit(floor == 0)))
-    return from_floor & ((lsn < ceiling) | (snapshot & (lsn == ceiling)))
+    return (F.col("lsn") >= floor) & (F.col("lsn") < ceiling)

@@ -41,7 +41,7 @@ def read_small_range(
     newest: dict[tuple[int, bytes], Last] = {}
     truncates: dict[int, tuple[int, int]] = {}
     for key, change in map(_change, _records(table, kafka, *offsets)):
-        if not is_inside(change.lsn, change.ordinal, *lsns):
+        if not is_inside(change.lsn, *lsns):
             continue
         if key == _TRUNCATE_KEY:
             truncates[change.partition] = max(truncates.get(change.partition, (0, 0)), (change.lsn, change.ordinal))
@@ -53,10 +53,8 @@ def read_small_range(
     return SmallRange(arrow_rows(kept, table), max(truncates.values(), default=None))
 
 
-def is_inside(lsn: int, ordinal: int, floor: int, ceiling: int) -> bool:
-    """Whether a change belongs to [floor, ceiling); a snapshot's rows (ordinal 0) stand before their position."""
-    if ordinal == 0:
-        return (lsn > floor or floor == 0) and lsn <= ceiling
+def is_inside(lsn: int, floor: int, ceiling: int) -> bool:
+    """Whether a change belongs to [floor, ceiling)."""
     return floor <= lsn < ceiling
 
 

@@ -74,7 +74,8 @@ class InitialSnapshot:
 
     def _read(self, slot: NewSlot, system_id: str, state: SnapshotProgress, report: Report) -> Progress:
         now_us = time.time_ns() // 1000
-        origin = Origin(slot.consistent_lsn, None, now_us)
+        # Before everything that commits at or after the consistent point; log records never start at such an odd byte.
+        origin = Origin(slot.consistent_lsn - 1, None, now_us)
         relations = sorted(
             self._tables.relations.values(), key=lambda relation: -state.estimated.get(relation.qualified, 0)
         )

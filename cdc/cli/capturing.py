@@ -76,11 +76,12 @@ class CaptureRun:
         if self._newest() is None:
             self._prepare()
         self._await_slot()
-        tables, slot, system_id, estimated = self._look_at_source()
+        tables, system_id, estimated = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
-            progress = self._newest()
+            # Read in this order: whoever wrote to Kafka before we fenced it had made its slot before that.
+            progress, slot = self._newest(), self._read_slot()
             start = decide_start(progress, slot, system_id)
             if start is not Start.STREAM:
                 progress = self._snapshot(start, topics, tables, slot, publisher, progress, estimated)
@@ -94,11 +95,9 @@ class CaptureRun:
 
     def _await_slot(self) -> None:
         """A killed capture's walsender may linger; a running capture's does not go away, and is not disturbed."""
-        source = self.settings.source
         deadline = time.monotonic() + _LINGER_S
         while True:
-            with connect(source, source.read, application="afterimage slot") as connection:
-                slot = read_slot(connection, self.settings.slot)
+            slot = self._read_slot()
             if slot is None or slot.active_pid is None:
                 return
             if time.monotonic() > deadline:
@@ -106,20 +105,24 @@ class CaptureRun:
             if self.wait(_LINGER_POLL_S):
                 raise Stopped
 
+    def _read_slot(self) -> SlotState | None:
+        source = self.settings.source
+        with connect(source, source.read, application="afterimage slot") as connection:
+            return read_slot(connection, self.settings.slot)
+
     def _prepare(self) -> None:
         """The first run makes the roles and the publication, where it has been given a role that may."""
         if self.settings.source.admin is not None:
             for line in fix(self.settings):
                 _log.info("prepared the source", made=line)
 
-    def _look_at_source(self) -> tuple[Tables, SlotState | None, str, dict[str, int]]:
+    def _look_at_source(self) -> tuple[Tables, str, dict[str, int]]:
         settings = self.settings
         source = settings.source
         with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
             relations = load_relations(connection, source.tables, source.exclude)
             _require_keys(relations)
             require_publication(connection, settings.publication, relations)
-            slot = read_slot(connection, settings.slot)
             estimated = estimate_rows(connection, relations)
         replication = ReplicationConnection(source, source.stream, application=f"afterimage {settings.pipeline}")
         try:
@@ -127,7 +130,7 @@ class CaptureRun:
         finally:
             replication.close()
         by_oid = {relation.oid: relation for relation in relations}
-        return Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid), slot, system_id, estimated
+        return Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid), system_id, estimated
 
     def _newest(self) -> Progress | None:
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)
