@@ -30,7 +30,7 @@ Connection = psycopg.Connection[Any]
 class Workload:
     """Writes in a thread of its own; `transactions` counts what was committed, `rolled_back` what was not."""
 
-    def __init__(self, settings: Settings, *, seed: int = 7, per_second: float = 100.0) -> None:
+    def __init__(self, settings: Settings, *, seed: int = 7, per_second: float = 25.0) -> None:
         self._settings = settings
         self._random = Random(seed)  # noqa: S311  a workload, not a secret
         self._pause_s = 1 / per_second

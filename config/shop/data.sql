@@ -6,7 +6,7 @@ FROM generate_series(1, 8000) g;
 
 INSERT INTO products
 SELECT g, 'SKU-' || lpad(g::text, 6, '0'), (ARRAY['Lamp', 'Chair', 'Table', 'Vase', 'Rug'])[1 + g % 5] || ' No. ' || g,
-       CASE WHEN g % 7 = 0 THEN NULL ELSE repeat('Made with care, item ' || g || '. ', 1 + g % 90) END,
+       CASE WHEN g % 7 = 0 THEN NULL ELSE repeat('Made with care, item ' || g || '. ', 1 + g % 20) END,
        5 + (g * 37 % 5000) / 100.0, g * 13 % 500, g % 11 <> 0,
        CASE WHEN g % 4 = 0 THEN ARRAY['new', 'sale'] WHEN g % 4 = 1 THEN ARRAY[NULL, 'a "quoted" tag'] END,
        jsonb_build_object('colour', (ARRAY['red', 'green', 'blue'])[1 + g % 3], 'rank', g % 10),

@@ -20,7 +20,7 @@ CREATE TABLE products (
     attributes jsonb,
     weight_kg double precision
 );
--- Descriptions are long enough to be stored apart; FULL puts them into every change, so that none has to be re-read.
+-- FULL puts values that are stored apart (TOAST) into every change, so that none has to be read again.
 ALTER TABLE products REPLICA IDENTITY FULL;
 CREATE TABLE orders (
     id bigint PRIMARY KEY,

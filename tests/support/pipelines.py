@@ -25,6 +25,7 @@ from tests.support.capturing import insert_lsn
 from tests.support.processes import Command, run_command, write_config
 from tests.support.servers import CANARY, PostgresServer, fresh_database
 from tests.support.source import prepared_source
+from tests.support.spark import SHORT_LIVED
 
 VIEWS = {
     "paid_orders": "-- sinks: delta, search, cache\nSELECT id, customer, amount, at FROM public.orders WHERE paid",
@@ -115,7 +116,7 @@ def pipeline_on(postgres: PostgresServer, stores: Stores, folder: Path) -> Itera
                 "search": Search(url=f"http://{stores.opensearch.address}"),
                 "cache": Cache(url=f"redis://{stores.valkey.address}/0", password=stores.valkey.password),
                 "delta": Delta(path=str(folder / "delta")),
-                "apply": Apply(master="local[2]"),
+                "apply": Apply(master="local[2]", spark=SHORT_LIVED),
             }
         )
         fix(settings)
