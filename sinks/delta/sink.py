@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
+from sinks.delta import direct
 from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_written, table_rows, table_state
@@ -62,17 +63,33 @@ class DeltaSink:
             return Written()
         from sinks.delta.failures import translated
 
+        rows = changes.select(*map(quoted, self._spec.columns), OP)
         with translated(self._doing):
-            batch = measured(changes, self._spec.key)
-            if batch.count == 0:
-                return Written()
-            rows = changes.select(*map(quoted, self._spec.columns), OP)
             commit = self._commit(rows, state.stamp.generation, position)
             enable_types(rows, commit, state.features)
             add_columns(rows, commit, state.types)
-            # One way or the other: the table is the same afterwards.
+            # One way or another: the table is the same afterwards.
+            written = self._write_directly(rows, commit) or self._write_by_spark(rows, commit)
+        if written.upserts or written.deletes:
+            keep_up(self._path, self._options, state.version, state.version + 1)
+        return written
+
+    def _write_directly(self, rows: DataFrame, commit: Commit) -> Written | None:
+        """Small batches into tables that are not large; None for others."""
+        if direct.table_bytes(self._path, self._options) > direct.TABLE_BYTES_MAX:
+            return None
+        few = rows.limit(direct.ROWS_MAX + 1).toArrow()
+        if few.num_rows > direct.ROWS_MAX:
+            return None
+        if few.num_rows:
+            direct.merge_directly(few, commit, self._spec.key, self._options)
+        upserts = few.column(OP).to_pylist().count(UPSERT)
+        return Written(upserts, few.num_rows - upserts)
+
+    def _write_by_spark(self, rows: DataFrame, commit: Commit) -> Written:
+        batch = measured(rows, self._spec.key)
+        if batch.count:
             {Way.REPLACE_KEYS: replace_keys, Way.MERGE: merge}[way_of(batch)](rows, commit, batch)
-        keep_up(self._path, self._options, state.version, state.version + 1)
         return Written(batch.upserts, batch.count - batch.upserts)
 
     def replace(self, rows: DataFrame, position: Position) -> Written:

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+import sinks.delta.direct
 import sinks.delta.size
 import sinks.delta.upkeep
 from cdc.errors import OperatorError, TransientError
@@ -28,6 +29,7 @@ from jobs.failures import translated
 from jobs.view import view_changes
 from sinks.delta import DeltaSink, vouched
 from sinks.delta.commit import Commit, merge, replace_keys
+from sinks.delta.direct import merge_directly
 from sinks.delta.literals import KeyColumn, keys_predicate
 from sinks.delta.log import table_state
 from sinks.delta.size import measured
@@ -39,10 +41,17 @@ COLUMNS = {"id": "bigint", "name": "string", "price": "decimal(10,2)"}
 Row = tuple[Any, ...]
 
 
-@pytest.fixture(params=["replace_keys", "merge"])
+WAYS = ("direct", "replace_keys", "merge")
+
+
+def force(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks.delta.direct, "TABLE_BYTES_MAX", 1 << 30 if way == "direct" else -1)
+    monkeypatch.setattr(sinks.delta.size, "KEYS_MAX", 0 if way == "merge" else 1_000)
+
+
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "merge":
-        monkeypatch.setattr(sinks.delta.size, "KEYS_MAX", 0)
+    force(request.param, monkeypatch)
     return request.param
 
 
@@ -108,9 +117,13 @@ def test_a_batch_is_one_commit_that_says_where_the_table_stands(sink, frame, way
     assert DeltaTable(sink.path).transaction_version(f"shop/orders/{generation}") == 200
 
 
+def directly(rows: DataFrame, commit: Commit, batch: Any) -> None:
+    merge_directly(rows.toArrow(), commit, [column.name for column in batch.key], {})
+
+
 def test_delta_itself_skips_a_repeated_commit(sink, frame, spark, way):
     """The sink looks first; this is for two writers at once, and for a commit that landed after its writer died."""
-    write = {"replace_keys": replace_keys, "merge": merge}[way]
+    write = {"replace_keys": replace_keys, "merge": merge, "direct": directly}[way]
     before = table_state(sink.path, {})
     assert before is not None
     assert before.stamp is not None
@@ -147,26 +160,27 @@ def test_the_ledger_may_vouch_for_the_version_that_is_there(sink, frame):
     assert vouched(sink.position(), sink.version()[0], line) == at(400)
 
 
-def test_both_ways_give_the_same_table(make, frame, monkeypatch, tmp_path):
+def test_all_ways_give_the_same_table(make, frame, monkeypatch, tmp_path):
     columns = {"a": "string", "b": "int", "v": "string"}
     spec = view(("a", "b"), columns)
     texts = ["", "it's", "\\", '"', "${env:HOME}", "%", "`", "é 𝄞", "a,b", "x\ny", "NULL"]
     first = [(UPSERT, (text, number, "old")) for text in texts for number in (-1, 0, 1)]
     batch = [(DELETE if number == 1 else UPSERT, (text, number, "new")) for text in texts[::2] for number in (0, 1, 2)]
     tables = {}
-    for keys_max in (1_000, 0):
-        monkeypatch.setattr(sinks.delta.size, "KEYS_MAX", keys_max)
-        sink = DeltaSink(Delta(path=str(tmp_path / str(keys_max))), "shop", spec)
+    for way in WAYS:
+        force(way, monkeypatch)
+        sink = DeltaSink(Delta(path=str(tmp_path / way)), "shop", spec)
         sink.replace(frame(*first, columns=columns), at(100))
         sink.write(frame(*batch, columns=columns), at(200))
-        tables[keys_max] = set(sink.rows())
+        tables[way] = set(sink.rows())
         (newest,) = DeltaTable(sink.path).history(1)
-        assert newest["operation"] == ("MERGE" if keys_max == 0 else "WRITE")
+        assert newest["operation"] == ("WRITE" if way == "replace_keys" else "MERGE")
+        assert ("delta-rs" in newest["engineInfo"]) == (way == "direct")
     expected = {row[:2]: row for _, row in first} | {row[:2]: row for op, row in batch if op == UPSERT}
     for op, row in batch:
         if op == DELETE:
             expected.pop(row[:2], None)
-    assert tables[1_000] == tables[0] == set(expected.values())
+    assert all(table == set(expected.values()) for table in tables.values())
 
 
 KEYS = {
