@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,8 +131,18 @@ def pipeline_on(postgres: PostgresServer, stores: Stores, folder: Path) -> Itera
             finally:
                 pipeline.stop()
                 pipeline.admin.close()
-                for log in (capture.log, apply.log):
-                    assert not log.exists() or CANARY not in log.read_text(errors="replace"), f"a row value is in {log}"
+                _no_secrets_in((capture.log, apply.log), settings)
+
+
+def _no_secrets_in(logs: Iterable[Path], settings: Settings) -> None:
+    """Neither a row's value nor a password."""
+    source = settings.source
+    secrets_of = [role.secret() for role in (source.stream, source.read, source.admin) if role is not None]
+    for log in logs:
+        text = log.read_text(errors="replace") if log.exists() else ""
+        for secret in [CANARY, settings.cache.secret(), *secrets_of]:
+            assert secret is not None
+            assert secret not in text, f"a row's value or a password is in {log}"
 
 
 @pytest.fixture(scope="session")
