@@ -7,7 +7,7 @@ A := $(BIN)/afterimage
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove bench check format lint types imports clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove check format lint types imports clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,9 +53,6 @@ prove: $(READY) ## compare every view in every sink with Postgres
 
 test: $(READY) ## every test, against real servers
 	@$(BIN)/pytest
-
-bench: $(READY) ## side by side with other tools, into bench/results
-	@$(BIN)/python -m bench
 
 check: format lint types imports test ## what CI runs
 

@@ -24,3 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             tier = item.path.relative_to(root).parts[0]
             if tier in TIERS:
                 item.add_marker(tier)
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
+    """Nothing is skipped without a word: how many tests need what this machine may not have."""
+    docker = sum(item.get_closest_marker("docker") is not None for item in items)
+    return f"{docker} of {len(items)} tests are marked docker"
