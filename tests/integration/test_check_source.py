@@ -180,7 +180,7 @@ def test_an_unknown_database_is_named(source):
 
 def test_an_unreadable_password_file_is_named(source, tmp_path):
     role = Role(user=source.source.read.user, password_file=tmp_path / "absent")
-    assert "source.read" in finding(with_source(source, read=role), "CONFIG").message
+    assert str(role.password_file) in finding(with_source(source, read=role), "PASSWORD_FILE").message
 
 
 def test_no_secret_in_any_finding(source):
