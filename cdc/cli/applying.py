@@ -31,6 +31,7 @@ def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
         settings = settings.model_copy(update={"apply": settings.apply.model_copy(update={"master": master})})
     stop = stop_event()
     spark = spark_session(settings, f"afterimage {settings.pipeline}")
+    stop_event(stop)  # pyspark has put its own handler of Ctrl-C in place
     try:
         while not stop.is_set():
             if _apply_while_owner(settings, spark, stop, once=once):

@@ -7,9 +7,9 @@ import threading
 from types import FrameType
 
 
-def stop_event() -> threading.Event:
-    """Set by the first signal; a second one ends the process at once."""
-    stop = threading.Event()
+def stop_event(stop: threading.Event | None = None) -> threading.Event:
+    """Set by the first signal; a second one ends the process at once. Give the event again to take signals back."""
+    stop = stop or threading.Event()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if stop.is_set():

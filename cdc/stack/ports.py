@@ -6,6 +6,7 @@ Invariant: two servers that are started at the same time by this program never g
 from __future__ import annotations
 
 import errno
+import secrets
 import socket
 from collections.abc import Mapping
 from threading import Lock
@@ -14,6 +15,9 @@ from cdc.errors import OperatorError
 
 HOST = "127.0.0.1"
 ATTEMPTS = 100
+ANY = range(15_001, 32_000)
+"""Below the ports that outgoing connections take: a client that keeps trying to reach a server which was killed could
+be given the server's own port, and then hold it."""
 
 _lock = Lock()
 _given: set[int] = set()
@@ -43,10 +47,8 @@ def _one(preferred: int) -> int:
     if preferred and is_free(preferred):
         return preferred
     for _ in range(ATTEMPTS):
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-        if port not in _given:
+        port = secrets.choice(ANY)
+        if port not in _given and is_free(port):
             _given.add(port)
             return port
     raise OperatorError("no free port on the loopback", "stop what holds them", code="PORTS")

@@ -135,7 +135,7 @@ def test_a_password_file_is_read_anew(source, tmp_path):
     file = tmp_path / "password"
     role = Role(user=source.source.read.user, password_file=file)
     error = refused(source.source, role)
-    assert (type(error), error.code) == (ConfigError, "CONFIG")
+    assert (type(error), error.code) == (ConfigError, "PASSWORD_FILE")
     file.write_text(source.source.read.secret() + "\n")
     connect(source.source, role).close()
     assert "replication=database" in conninfo(source.source, role, replication=True)
