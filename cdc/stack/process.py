@@ -23,7 +23,8 @@ from cdc.stack.account import Account
 
 MARK = "AFTERIMAGE_PROCESS"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-STARTTIME = 19  # field 22 of /proc/<pid>/stat, counted after the closing parenthesis of field 2
+THREADS = 17  # field 20 of /proc/<pid>/stat, counted after the closing parenthesis of field 2
+STARTTIME = 19  # field 22
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
 """Those started by this program, which has to reap them."""
@@ -73,7 +74,9 @@ def start_time(pid: int) -> str | None:
     try:
         if BOOT_ID.exists():
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            return None if fields[0] in "ZX" else f"{BOOT_ID.read_text().strip()}:{fields[STARTTIME]}"
+            # The first thread is a zombie already while others of a killed JVM still hold its ports.
+            is_gone = fields[0] == "X" or (fields[0] == "Z" and int(fields[THREADS]) <= 1)
+            return None if is_gone else f"{BOOT_ID.read_text().strip()}:{fields[STARTTIME]}"
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
     except (OSError, psutil.Error):

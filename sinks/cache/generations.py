@@ -47,13 +47,17 @@ class Generations:
     def stored(self, client: redis.Redis) -> Stored | None:
         """The live generation's standing; None when any part of it is missing or another declaration's."""
         pattern = self.pattern
-        generation, text = (_text(each) for each in client.mget(pattern.generation_key, pattern.position_key))
+        # In one step: a switch between two of them would look like a loss.
+        with client.pipeline(transaction=True) as pipe:
+            pipe.mget(pattern.generation_key, pattern.position_key)
+            pipe.hgetall(pattern.generations_key)
+            (pointer, position), states = pipe.execute()
+        generation, text = _text(pointer), _text(position)
         fields = _object(text)
         standing = parse_standing(fields, pattern.view, self.declaration) if fields else None
         if text is None or standing is None or str(standing.generation) != generation:
             return None
-        is_live = client.hget(pattern.generations_key, generation) == b"live"
-        return Stored(standing, text) if is_live else None
+        return Stored(standing, text) if states.get(pointer) == b"live" else None
 
     def move(self, client: redis.Redis, stored: Stored, position: Position) -> Standing:
         """Move the position from what was read to a later one."""

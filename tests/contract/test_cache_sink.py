@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -192,6 +193,28 @@ def test_a_failover_that_lost_writes_is_noticed(spark: SparkSession, valkey: End
         sink.advance(at(300))
     assert sink.position() == at(100)
     sink.advance(at(300))
+
+
+def test_a_reader_during_a_switch_finds_the_one_or_the_other_generation(
+    server: CacheServer, raw: redis.Redis, generations: Generations, writer: EntryWriter
+):
+    del writer
+    seen: list[bool] = []
+    done = threading.Event()
+
+    def read() -> None:
+        with server.client() as client:
+            while not done.is_set():
+                seen.append(generations.stored(client) is not None)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for lsn in range(2, 502):
+        generations.switch(raw, standing(generations.begin(raw), lsn))
+    done.set()
+    reader.join()
+    assert len(seen) > 100
+    assert all(seen)
 
 
 def test_two_writers_do_not_both_move_the_position(raw: redis.Redis, generations: Generations, writer: EntryWriter):

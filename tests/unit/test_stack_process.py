@@ -26,6 +26,14 @@ print("up", flush=True)
 time.sleep(600)
 """
 
+# Like a killed JVM for a moment: the first thread is a zombie, the others still hold what they opened.
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(0)
+"""
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -103,6 +111,15 @@ def test_a_zombie_counts_as_dead(run):
     os.kill(found.pid, signal.SIGKILL)
     wait_until(lambda: start_time(found.pid) is None, what="the kernel to end it")
     assert not found.alive
+
+
+def test_a_process_whose_first_thread_has_ended_is_still_there(run):
+    found = run(HEADLESS)
+    wait_until(lambda: psutil.Process(found.pid).status() == psutil.STATUS_ZOMBIE, what="the first thread to end")
+    assert found.alive
+    assert start_time(found.pid) == found.started
+    stop(found, 10)
+    assert start_time(found.pid) is None
 
 
 def test_without_procfs_the_start_time_comes_from_psutil(run, monkeypatch):
