@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from cdc.errors import ConfigError
+from cdc.retention import Bounds
 
 _GIVEN = "its password; a file or the environment is the better place"
 _GIVEN_BY_FILE = "a file that holds the password; read at each login, and it goes before `password`"
@@ -76,8 +77,16 @@ class Source(Section):
     publication: str | None = Field(default=None, description="its name; else `afterimage_<pipeline>`")
     slot: str | None = Field(default=None, description="the replication slot's name; else `afterimage_<pipeline>`")
     wal_kept_warning_bytes: int = Field(
-        default=1 << 30, gt=0, description="`check` warns when the slot keeps more WAL than this on the server"
+        default=1 << 30, gt=0, description="a warning when the slot keeps more WAL than this on the server"
     )
+    wal_kept_max_bytes: int = Field(
+        default=10 << 30, gt=0, description="an alarm when it keeps more than this; what the server's disk can spare"
+    )
+
+    @property
+    def wal_bounds(self) -> Bounds:
+        """When the WAL that the slot keeps is a danger."""
+        return Bounds(self.wal_kept_warning_bytes, self.wal_kept_max_bytes)
 
 
 class Kafka(Section):

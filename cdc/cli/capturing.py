@@ -28,6 +28,7 @@ from cdc.replication import ReplicationConnection
 from cdc.resume import SlotState, Start, decide_start
 from cdc.schema_log import read_schemas
 from cdc.settings import Settings
+from cdc.slot_watch import SlotWatch
 from cdc.slots import read_slot
 from cdc.topics import Topics, pipeline_topics, table_topic
 from snapshot.reader import estimate_rows
@@ -53,6 +54,10 @@ class CaptureRun:
 
     def run(self) -> None:
         """Capture until asked to stop, or until a person is needed (CdcError)."""
+        with SlotWatch(self.settings):
+            self._run()
+
+    def _run(self) -> None:
         backoff = _BACKOFF_FIRST_S
         while True:
             began_s = time.monotonic()

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from cdc.errors import CdcError
-from cdc.lsn import parse_lsn
 from cdc.postgres import connect
 from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
+from cdc.retention import Danger, Retention, judge, seconds_left, written_per_s
 from cdc.settings import Settings
-from cdc.sqlstate import translated
+from cdc.slots import read_retention
 from jobs.batch import Target
 from jobs.control import apply_owner
 from jobs.ledger import Ledger
@@ -27,24 +27,26 @@ from sinks.protocol import Position
 
 T = TypeVar("T")
 
-_SOURCE: Final = """
-SELECT pg_catalog.pg_current_wal_insert_lsn()::text, s.confirmed_flush_lsn::text, s.active,
-       pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn)::int8, s.wal_status,
-       s.safe_wal_size
-FROM (SELECT 1) one LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = %s
-"""
+_RATE_WINDOW_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStanding:
-    """The source's log and what the slot keeps of it."""
+    """What the slot keeps of the source's log, how fast that is written (None when not measured), and the danger."""
 
-    lsn: int
-    confirmed_lsn: int | None
-    slot_active: bool | None
-    kept_bytes: int | None
-    wal_status: str | None
-    safe_bytes: int | None
+    retention: Retention
+    bytes_per_s: float | None
+    danger: Danger
+
+    @property
+    def lsn(self) -> int:
+        """Where the log ends."""
+        return self.retention.lsn
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the slot lasts if it stays where it is."""
+        return seconds_left(self.retention, self.bytes_per_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,11 @@ class Report:
 
 
 class Observer:
-    """Looks again and again without connecting anew each time."""
+    """Looks again and again; with `measure_rate` each look takes a second longer."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, measure_rate: bool = False) -> None:
         self._settings = settings
+        self._measure_rate = measure_rate
         self._ledger = Ledger(settings.delta_root, settings.delta.storage_options)
         self._log: ProgressLog | None = None
         self._pipeline: Pipeline | None = None
@@ -107,12 +110,15 @@ class Observer:
         return Report(source, progress, lag_bytes, lag_s, owner, views, tuple(dict.fromkeys(problems)))
 
     def _source(self) -> SourceStanding:
-        source = self._settings.source
-        with connect(source, source.read, application="afterimage status") as connection, translated():
-            row = connection.execute(_SOURCE, (self._settings.slot,)).fetchone()
-        assert row is not None
-        lsn, confirmed, active, kept, status, safe = row
-        return SourceStanding(parse_lsn(lsn), parse_lsn(confirmed) if confirmed else None, active, kept, status, safe)
+        source, slot = self._settings.source, self._settings.slot
+        with connect(source, source.read, application="afterimage status") as connection:
+            retention, rate = read_retention(connection, slot), None
+            if self._measure_rate:
+                began_s = time.monotonic()
+                time.sleep(_RATE_WINDOW_S)  # while the other parts are asked
+                earlier, retention = retention, read_retention(connection, slot)
+                rate = written_per_s(earlier, retention, time.monotonic() - began_s)
+        return SourceStanding(retention, rate, judge(retention, source.wal_bounds, slot, rate))
 
     def _progress(self) -> Progress | None:
         if self._log is None:

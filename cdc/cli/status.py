@@ -14,17 +14,19 @@ from rich.text import Text
 
 from cdc.cli.screen import out
 from cdc.cli.services import Service
-from cdc.cli.standing import Observer, Report, ViewStanding
+from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
 from cdc.lsn import format_lsn
+from cdc.retention import SAFE, Level
 from cdc.settings import Settings
+from cdc.sizes import duration_text, size_text
 
 _EVERY_S: Final = 1.0
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_COLOURS: Final = {Level.SAFE: "", Level.WARNING: "yellow", Level.ALARM: "bold red", Level.LOST: "bold red"}
 
 
 def run_status(settings: Settings, background: list[Service], *, as_json: bool, watch: bool) -> int:
     """Show it; 1 when something is away or has ended by itself."""
-    observer = Observer(settings)
+    observer = Observer(settings, measure_rate=True)
     try:
         if watch and not as_json:
             with Live(console=out, auto_refresh=False) as live:
@@ -38,7 +40,8 @@ def run_status(settings: Settings, background: list[Service], *, as_json: bool, 
         out.print_json(json.dumps(as_dict(settings, report, background)))
     else:
         out.print(screen(settings, report, background))
-    return int(bool(report.problems) or any(_ended(service) for service in background))
+    wrong = [*report.problems, *_danger_text(report), *filter(_ended, background)]
+    return int(bool(wrong))
 
 
 def screen(settings: Settings, report: Report, background: list[Service]) -> RenderableType:
@@ -56,10 +59,13 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         else {
             "lsn": format_lsn(source.lsn),
             "slot": settings.slot,
-            "slot_active": source.slot_active,
-            "slot_kept_bytes": source.kept_bytes,
-            "slot_safe_bytes": source.safe_bytes,
-            "wal_status": source.wal_status,
+            "slot_active": source.retention.active,
+            "slot_kept_bytes": source.retention.kept_bytes,
+            "slot_safe_bytes": source.retention.safe_bytes,
+            "slot_seconds_left": source.seconds_left,
+            "slot_danger": source.danger.level.name.lower(),
+            "wal_status": source.retention.wal_status,
+            "wal_bytes_per_s": source.bytes_per_s,
         },
         "capture": {
             "lsn": format_lsn(progress.lsn) if progress else None,
@@ -72,7 +78,7 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         "services": {service.name: _state(service) for service in background},
         "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
         "views": [_view_dict(view) for view in report.views],
-        "problems": list(report.problems),
+        "problems": [*report.problems, *_danger_text(report)],
     }
 
 
@@ -92,9 +98,7 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
     source, progress = report.source, report.progress
     table.add_row("[bold]pipeline[/]", settings.pipeline)
     if source is not None:
-        kept = f", keeps {_bytes(source.kept_bytes)} of WAL" if source.kept_bytes is not None else ""
-        slot = "not made yet" if source.slot_active is None else "active" if source.slot_active else "nobody reads it"
-        table.add_row("[bold]source[/]", f"{format_lsn(source.lsn)}   slot {settings.slot}: {slot}{kept}")
+        table.add_row("[bold]source[/]", f"{format_lsn(source.lsn)}   slot {settings.slot}: {_slot(source)}")
     if progress is None:
         table.add_row("[bold]capture[/]", "has not begun")
     elif not progress.is_boundary:
@@ -115,17 +119,42 @@ def _views(report: Report) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for view in report.views:
         lsn = format_lsn(view.lsn) if view.lsn is not None else "[yellow]loading[/]"
-        behind = _bytes(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
+        behind = size_text(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
         table.add_row(escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s))
     return table
 
 
+def _slot(source: SourceStanding) -> str:
+    kept = source.retention
+    if kept.active is None:
+        return "not made yet"
+    parts = ["active" if kept.active else "nobody reads it"]
+    if kept.kept_bytes is not None:
+        parts.append(f"keeps {size_text(kept.kept_bytes)} of WAL")
+    if kept.safe_bytes is not None:
+        parts.append(f"{size_text(max(0, kept.safe_bytes))} left")
+    if source.seconds_left is not None:
+        parts.append(f"lasts {duration_text(source.seconds_left)} if it stays")
+    colour = _COLOURS[source.danger.level]
+    return f"[{colour}]{', '.join(parts)}[/]" if colour else ", ".join(parts)
+
+
 def _problems(report: Report) -> list[RenderableType]:
-    return [Text(f"! {problem}", style="yellow") for problem in report.problems]
+    danger = report.source.danger if report.source else SAFE
+    lines = [Text(f"! {problem}", style="yellow") for problem in report.problems]
+    if danger.level is not Level.SAFE:
+        text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"
+        lines.append(Text(text, style=_COLOURS[danger.level]))
+    return [*lines]
+
+
+def _danger_text(report: Report) -> list[str]:
+    danger = report.source.danger if report.source else SAFE
+    return [f"{danger.message} ({danger.code})"] if danger.level >= Level.ALARM else []
 
 
 def _behind(report: Report) -> str:
-    return f"{_bytes(report.capture_lag_bytes)} behind, {_seconds(report.capture_lag_s)}"
+    return f"{size_text(report.capture_lag_bytes)} behind, {_seconds(report.capture_lag_s)}"
 
 
 def _ended(service: Service) -> bool:
@@ -137,17 +166,6 @@ def _state(service: Service) -> str:
     if service.running() is not None:
         return "running"
     return "ended" if _ended(service) else "stopped"
-
-
-def _bytes(count: int | None) -> str:
-    if count is None:
-        return "?"
-    size = float(count)
-    for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
-            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1024
-    raise AssertionError("the last unit fits everything")
 
 
 def _seconds(count: float | None) -> str:
