@@ -7,10 +7,10 @@ A := $(BIN)/afterimage
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove check format lint types imports clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-matrix test-versions check format lint types imports clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY) ## install what is missing into .venv
 
@@ -54,7 +54,14 @@ prove: $(READY) ## compare every view in every sink with Postgres
 test: $(READY) ## every test, against real servers
 	@$(BIN)/pytest
 
-check: format lint types imports test ## what CI runs
+test-matrix: $(READY) ## what depends on Postgres, against each version; VERSIONS='14 18' for some
+	@$(BIN)/python -m tests.support.matrix --versions $(VERSIONS)
+VERSIONS ?= 14 15 16 17 18
+
+test-versions: $(READY) ## a part of that, against the oldest and the newest
+	@$(BIN)/python -m tests.support.matrix --versions 14 18 tests/integration
+
+check: format lint types imports test test-versions ## what CI runs
 
 format: $(READY)
 	@$(BIN)/ruff format --check .

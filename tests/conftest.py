@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
+from tests.support.postgres_version import MAJOR
 
 pytest_plugins = ["tests.support.servers", "tests.support.source", "tests.support.spark", "tests.support.pipelines"]
 
@@ -15,15 +18,27 @@ def pytest_configure(config: pytest.Config) -> None:
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: tests under tests/{tier}")
     config.addinivalue_line("markers", "docker: needs a Docker engine")
+    config.addinivalue_line("markers", "matrix: run against every Postgres version by `make test-matrix`")
+    config.addinivalue_line("markers", "since(major): of something that older Postgres versions do not have")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(root):
             tier = item.path.relative_to(root).parts[0]
             if tier in TIERS:
                 item.add_marker(tier)
+        if isinstance(item, pytest.Function) and _depends_on_postgres(item.fixturenames):
+            item.add_marker("matrix")
+    if too_new := [item for item in items if any(mark.args[0] > MAJOR for mark in item.iter_markers("since"))]:
+        config.hook.pytest_deselected(items=too_new)
+        items[:] = [item for item in items if item not in too_new]
+
+
+def _depends_on_postgres(fixtures: Iterable[str]) -> bool:
+    """Talks to the Postgres under test, without what is the same for every version: Spark and the views' stores."""
+    return "postgres" in fixtures and not {"postgres_major", "spark", "opensearch", "stack"}.intersection(fixtures)
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:

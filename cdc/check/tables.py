@@ -24,6 +24,7 @@ SELECT c.oid::int8,
        c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid),
        ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attgenerated <> '' AND NOT a.attisdropped
+               AND (a.attgenerated = 'v' OR current_setting('server_version_num')::int < 180000)
              ORDER BY a.attnum),
        stored.identities, stored.index_lacks_key, stored.toasted, stored.names
 FROM pg_catalog.pg_class c
@@ -65,6 +66,7 @@ class TableFacts:
     policy_applies: bool
     has_children: bool
     generated: tuple[str, ...]
+    """Generated columns that the log leaves out: all before 18, the virtual ones from then on."""
     identities: str
     """The letters of pg_class.relreplident that occur in it or its leaves."""
     index_lacks_key: bool
@@ -149,11 +151,12 @@ def findings_of(facts: TableFacts, *, server_version: int, read_role: str | None
             "capture then reads it again from the table (FULL avoids that, for more WAL)",
             _altered(facts, "REPLICA IDENTITY FULL"),
         )
-    if facts.generated and server_version < 180000:
+    if facts.generated:
+        stored = "make them STORED" if server_version >= 180000 else "upgrade to Postgres 18"
         yield warning(
             "GENERATED_COLUMN",
-            f"{name}: before Postgres 18 the log leaves generated columns out ({_some(facts.generated)})",
-            "compute them in a view, or upgrade to Postgres 18",
+            f"{name}: the log leaves these generated columns out: {_some(facts.generated)}",
+            f"compute them in a view, or {stored}",
         )
     if facts.has_children:
         yield warning(

@@ -20,6 +20,7 @@ from cdc.postgres import connect
 from cdc.replication import ReplicationConnection
 from cdc.settings import Role
 from cdc.sqlstate import translated
+from tests.support.postgres_version import MAJOR, since
 from tests.support.servers import fresh_database
 from tests.support.source import prepared_source
 
@@ -80,7 +81,7 @@ HEALED_BY_SQL = [
     ("ALTER ROLE {stream} NOREPLICATION", "NO_REPLICATION"),
     ("ALTER ROLE {stream} NOLOGIN", "LOGIN"),
     ("ALTER ROLE {read} REPLICATION", "READ_REPLICATES"),
-    ("ALTER ROLE {stream} SET transaction_timeout = '10min'", "ROLE_TIMEOUT"),
+    pytest.param("ALTER ROLE {stream} SET transaction_timeout = '10min'", "ROLE_TIMEOUT", marks=since(17)),
     ("ALTER PUBLICATION {publication} SET (publish_via_partition_root = false)", "PUBLICATION_PARTITIONS"),
     ("ALTER TABLE public.order_items REPLICA IDENTITY DEFAULT", "TOAST_LEFT_OUT"),
 ]
@@ -102,7 +103,9 @@ HEALED_BY_FIX = [
     ("ALTER PUBLICATION {publication} DROP TABLE public.orders", "PUBLICATION_LACKS"),
     ("ALTER PUBLICATION {publication} ADD TABLE public.secrets", "PUBLICATION_EXTRA"),
     ("ALTER PUBLICATION {publication} SET (publish = 'insert')", "PUBLICATION_OPERATIONS"),
-    ("ALTER PUBLICATION {publication} SET TABLE public.orders WHERE (id > 5)", "PUBLICATION_PARTIAL"),
+    pytest.param(
+        "ALTER PUBLICATION {publication} SET TABLE public.orders WHERE (id > 5)", "PUBLICATION_PARTIAL", marks=since(15)
+    ),
     ("DROP OWNED BY {read}; DROP ROLE {read}", "NO_ROLE"),
     ("ALTER ROLE {read} PASSWORD 'another'", "PASSWORD"),
 ]
@@ -122,7 +125,8 @@ FOR_A_PERSON = [
     ("CREATE UNLOGGED TABLE public.fleeting (id int PRIMARY KEY)", "NOT_CAPTURED", Level.WARNING),
     ("CREATE TABLE public.child (note text) INHERITS (public.orders)", "INHERITED", Level.WARNING),
     (
-        "CREATE TABLE public.sums (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (2 * id) STORED)",
+        "CREATE TABLE public.sums (id int PRIMARY KEY, twice int GENERATED ALWAYS AS (2 * id) "
+        + ("VIRTUAL)" if MAJOR >= 18 else "STORED)"),
         "GENERATED_COLUMN",
         Level.WARNING,
     ),
@@ -139,10 +143,11 @@ FOR_A_PERSON = [
         "PUBLICATION_ALL_TABLES",
         Level.CRITICAL,
     ),
-    (
+    pytest.param(
         "DROP PUBLICATION {publication}; CREATE PUBLICATION {publication} FOR TABLES IN SCHEMA public",
         "PUBLICATION_ALL_TABLES",
         Level.CRITICAL,
+        marks=since(15),
     ),
 ]
 

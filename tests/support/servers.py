@@ -28,6 +28,7 @@ from cdc.stack.server import Endpoint, Server
 from cdc.stack.state import StackState
 from cdc.stack.valkey import Valkey
 from tests.support import containers
+from tests.support.postgres_version import MAJOR
 from tests.support.wait import wait_until
 
 CANARY = "canary-6f1d2a"
@@ -110,8 +111,8 @@ def servers_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def postgres(servers_folder: Path) -> Iterator[PostgresServer]:
-    """Postgres 17 with room for many slots."""
-    server = Postgres(servers_folder / "postgres", port=0, settings=POSTGRES_SETTINGS)
+    """The Postgres under test, with room for many slots."""
+    server = Postgres(servers_folder / "postgres", major=MAJOR, port=0, settings=POSTGRES_SETTINGS)
     for endpoint in _running(server):
         yield PostgresServer(endpoint)
 
@@ -122,7 +123,7 @@ def postgres_major(servers_folder: Path, postgres: PostgresServer) -> Iterator[C
     started: dict[int, tuple[Server, PostgresServer]] = {}
 
     def of(major: int) -> PostgresServer:
-        if major == 17:
+        if major == MAJOR:
             return postgres
         if major not in started:
             folder = servers_folder / f"postgres-{major}"
@@ -215,6 +216,8 @@ def private_server() -> Iterator[Callable[..., PrivateServer]]:
     def of(kind: Callable[..., Server], **options: Any) -> PrivateServer:
         if kind in (Kafka, OpenSearch):
             options.setdefault("short_lived", True)
+        if kind is Postgres:
+            options.setdefault("major", MAJOR)
         server = kind(folder / secrets.token_hex(4), port=0, **options)
         return PrivateServer(server, daemon.start(server))
 
