@@ -59,6 +59,11 @@ class TableEncoder:
         except UNFIT as error:
             raise self._refusal(Change(Op.READ, self.relation, None, row)) from error
 
+    def vanished_records(self, key: bytes, origin: Origin, ts_ms: int) -> list[Record]:
+        """The delete of a key, given as a record has it, that a snapshot of the table no longer shows."""
+        event = self._record(key.decode(), key.decode(), _NULL, self._snapshot.tail(origin, 0, "d", ts_ms))
+        return [event, self._tombstone(event, origin, 0)]
+
     def _records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         old, new = change.old, change.new
         if new is None:
@@ -78,8 +83,10 @@ class TableEncoder:
         key = self._key_json(old)
         before = key if change.old_is_key else self._row_json(old)
         event = self._record(key, before, _NULL, self._tail(origin, ordinal, "d", ts_ms))
-        position = f"{origin.commit_lsn}:{ordinal}"
-        return [event, Record(self.topic, event.partition, event.key, None, position)]
+        return [event, self._tombstone(event, origin, ordinal)]
+
+    def _tombstone(self, event: Record, origin: Origin, ordinal: int) -> Record:
+        return Record(self.topic, event.partition, event.key, None, f"{origin.commit_lsn}:{ordinal}")
 
     def _truncate(self, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         """One event in each partition: it voids what that partition holds."""

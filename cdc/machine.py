@@ -150,7 +150,7 @@ class CaptureMachine:
         if part.commit_lsn != commit_lsn:
             raise ProtocolError(
                 f"half of the transaction at {format_lsn(part.commit_lsn)} is in the topics, and it did not come again",
-                "was the publication changed? put it back, or start over under a new pipeline name",
+                "was the publication changed? put it back, or run `afterimage recover --force`",
                 code="PART_LOST",
             )
         return part.changes

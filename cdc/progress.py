@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     STREAM = "stream"
     IDLE = "idle"
     PART = "part"
+    RECOVER = "recover"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ class Progress:
     origin_lsn: int = 0
     """The consistent point of the snapshot that this chain began with: views from before it belong to another chain."""
 
+    recovered_lsn: int = 0
+    """The consistent point of the newest recovery: between it and the record before it no position can be stood at."""
+
     @property
     def is_boundary(self) -> bool:
         """Whether a view may stand here."""
@@ -80,6 +84,8 @@ class Progress:
         }
         if self.part is not None:
             body["part"] = {"commit_lsn": format_lsn(self.part.commit_lsn), "changes": self.part.changes}
+        if self.recovered_lsn:
+            body["recovered_lsn"] = format_lsn(self.recovered_lsn)
         return json.dumps(body, separators=(",", ":")).encode()
 
     @staticmethod
@@ -126,6 +132,7 @@ def _from_body(body: dict[str, Any]) -> Progress:
         snapshot={str(table): int(rows) for table, rows in snapshot.items()} if snapshot is not None else None,
         part=Part(parse_lsn(part["commit_lsn"]), int(part["changes"])) if part is not None else None,
         origin_lsn=parse_lsn(body["origin_lsn"]),
+        recovered_lsn=parse_lsn(body["recovered_lsn"]) if "recovered_lsn" in body else 0,
     )
 
 

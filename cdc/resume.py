@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from cdc.errors import OperatorError
 from cdc.lsn import format_lsn
 from cdc.progress import Kind, Progress
+
+_RECOVER: Final = "run `afterimage recover`: it takes a new slot and sends what differs between source and topics"
+
+RECOVERABLE: Final = frozenset({"SLOT_MISSING", "SLOT_LOST", "SLOT_AHEAD", "RECOVER_INTERRUPTED"})
+"""What a new slot and a comparison put right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +53,55 @@ def decide_start(progress: Progress | None, slot: SlotState | None, system_id: s
         return Start.SNAPSHOT
     if progress.kind is Kind.SNAPSHOT:
         return Start.SNAPSHOT_AGAIN
+    if progress.kind is Kind.RECOVER:
+        raise OperatorError(
+            "a recovery was interrupted: the topics lie between two positions of the source",
+            _RECOVER,
+            code="RECOVER_INTERRUPTED",
+        )
     if slot is None:
         raise OperatorError(
             f"the replication slot is gone, and with it the changes after {format_lsn(progress.lsn)}",
-            "find out who dropped it; then capture under a new pipeline name, or delete the topics to start over",
+            f"find out who dropped it, then {_RECOVER}",
             code="SLOT_MISSING",
         )
     _require_usable(slot, progress)
     return Start.STREAM
 
 
+def require_recovery(progress: Progress | None, slot: SlotState | None, system_id: str, *, force: bool) -> Progress:
+    """The record that a recovery goes on from; OperatorError where there is nothing to recover from or for."""
+    if progress is None or progress.kind is Kind.SNAPSHOT:
+        raise _nothing_to_recover("no snapshot is complete yet", "start capture: it takes one by itself")
+    try:
+        decide_start(progress, slot, system_id)
+    except OperatorError as error:
+        if error.code not in RECOVERABLE:
+            raise
+        return progress
+    if not force:
+        raise _nothing_to_recover(
+            "the slot is as it must be: capture goes on from it",
+            "start capture; `recover --force` takes a new slot and compares all the same",
+        )
+    return progress
+
+
 def _require_usable(slot: SlotState, progress: Progress) -> None:
     if slot.lost:
         raise OperatorError(
-            f"Postgres has invalidated the slot {slot.name}: {slot.reason or 'its WAL was removed'}",
-            "raise max_slot_wal_keep_size; drop the slot and the topics, then start over with a new snapshot",
+            f"Postgres has given up the slot {slot.name}: {slot.reason or 'its WAL was removed'}",
+            f"put right what made Postgres do that, then {_RECOVER}",
             code="SLOT_LOST",
         )
     if slot.confirmed_lsn is not None and slot.confirmed_lsn > progress.lsn:
         raise OperatorError(
             f"the slot {slot.name} stands at {format_lsn(slot.confirmed_lsn)}, past the topics at "
             f"{format_lsn(progress.lsn)}: the changes between would be skipped",
-            "something else has read the slot, or the topics are an older copy: start over with a snapshot",
+            f"something else has read the slot, or the topics are an older copy: {_RECOVER}",
             code="SLOT_AHEAD",
         )
+
+
+def _nothing_to_recover(message: str, hint: str) -> OperatorError:
+    return OperatorError(message, hint, code="NOTHING_TO_RECOVER")

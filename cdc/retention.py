@@ -104,7 +104,7 @@ def _lost(slot: str, reason: str) -> Danger:
         Level.LOST,
         code="SLOT_LOST",
         message=f"Postgres has given up the slot {slot} ({reason}): changes are missing from here on",
-        remedy="raise max_slot_wal_keep_size; drop the slot and the topics, then start over with a new snapshot",
+        remedy="put right what made Postgres do that (see the runbook), then run: afterimage recover",
     )
 
 

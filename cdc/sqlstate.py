@@ -58,7 +58,7 @@ _MEANINGS: Final[dict[str, _Meaning]] = {
     "55P03": _Meaning(TransientError, "POSTGRES_CONFLICT", _RETRY),
     "57": _Meaning(TransientError, "POSTGRES_UNAVAILABLE", _RETRY),
     "58": _Meaning(OperatorError, "POSTGRES_SYSTEM", "look at the Postgres server's log, then run `afterimage check`"),
-    "58P01": _Meaning(OperatorError, "SLOT_LOST", "the log that the slot needs is gone: see SLOT_LOST in the runbook"),
+    "58P01": _Meaning(OperatorError, "SLOT_LOST", "the log that the slot needs is gone: run `afterimage recover`"),
 }
 _REFUSED = _Meaning(OperatorError, "POSTGRES", "look at the Postgres server's log")
 _LOST = _Meaning(TransientError, "POSTGRES_UNAVAILABLE", _RETRY)

@@ -93,5 +93,7 @@ def _ceiling(asked: Asked, positions: Mapping[Target, Position | None], *, settl
         return asked.boundary.lsn
     if asked.step.lsn > asked.boundary.lsn:
         return None  # capture has not got there yet
+    # What was lost before a recovery cannot be stood at.
     furthest = max((position.lsn for position in positions.values() if position is not None), default=0)
+    furthest = max(furthest, asked.boundary.recovered_lsn)
     return asked.step.lsn if asked.step.lsn >= furthest else asked.boundary.lsn

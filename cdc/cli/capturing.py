@@ -24,8 +24,9 @@ from cdc.postgres import connect
 from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
 from cdc.publisher import Publisher
+from cdc.recover.run import Recovered, Recovery
 from cdc.replication import ReplicationConnection
-from cdc.resume import SlotState, Start, decide_start
+from cdc.resume import SlotState, Start, decide_start, require_recovery
 from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from cdc.slot_watch import SlotWatch
@@ -82,6 +83,7 @@ class CaptureRun:
             self._prepare()
         self._await_slot()
         tables, system_id, estimated = self._look_at_source()
+        decide_start(self._newest(), self._read_slot(), system_id)  # before a recovery that runs would be fenced
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
@@ -95,6 +97,23 @@ class CaptureRun:
             tables = self._as_announced(tables)
             streaming = Streaming(settings, tables, publisher, progress, lambda: self.wait(0))
             streaming.run()
+        finally:
+            publisher.close()
+
+    def recover(self, report: Callable[[Recovered], None], *, force: bool) -> Recovered:
+        """Take a new slot and bring the topics to it by difference; capture goes on from there when it is started."""
+        settings = self.settings
+        self._await_slot()
+        tables, system_id, estimated = self._look_at_source()
+        require_recovery(self._newest(), self._read_slot(), system_id, force=force)
+        publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
+        try:
+            publisher.start()
+            slot = self._read_slot()
+            progress = require_recovery(self._newest(), slot, system_id, force=force)
+            self._require_same_tables(progress, tables)
+            announced = read_schemas(settings.kafka, settings.pipeline)
+            return Recovery(settings, tables, announced, publisher, report).run(progress, slot, estimated)
         finally:
             publisher.close()
 

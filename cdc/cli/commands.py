@@ -99,6 +99,20 @@ def capture(context: typer.Context) -> None:
 
 
 @app.command()
+def recover(
+    context: typer.Context,
+    force: Annotated[bool, typer.Option("--force", help="Also where the slot is as it must be.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Take a new slot for one that was lost, and send what differs between source and topics. Repeating it is safe."""
+    from cdc.cli.recovering import run_recover
+
+    settings = _settings(context)
+    _quiet_logging()
+    run_recover(settings, force=force, as_json=as_json)
+
+
+@app.command()
 def apply(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Stop when caught up.")] = False,

@@ -16,6 +16,7 @@ from cdc.cli.screen import out
 from cdc.cli.services import Service
 from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
 from cdc.lsn import format_lsn
+from cdc.progress import Kind
 from cdc.retention import SAFE, Level
 from cdc.settings import Settings
 from cdc.sizes import duration_text, size_text
@@ -101,6 +102,8 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
         table.add_row("[bold]source[/]", f"{format_lsn(source.lsn)}   slot {settings.slot}: {_slot(source)}")
     if progress is None:
         table.add_row("[bold]capture[/]", "has not begun")
+    elif progress.kind is Kind.RECOVER:
+        table.add_row("[bold]capture[/]", "[yellow]a recovery is under way, or was interrupted: repeat it[/]")
     elif not progress.is_boundary:
         rows = sum((progress.snapshot or {}).values())
         table.add_row("[bold]capture[/]", f"snapshot under way, {rows:,} rows so far")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,3 +132,12 @@ def test_sinks_have_an_lsn_in_common_or_none():
     assert common_lsn({MIRROR: at(5), INDEX: at(6)}) is None
     assert common_lsn({MIRROR: at(5), INDEX: None}) is None
     assert common_lsn({MIRROR: None}) is None
+
+
+def test_no_batch_ends_between_a_recovery_and_what_was_lost_before_it():
+    recovered = replace(boundary(50), recovered_lsn=50)
+    for wanted, ends in ((30, 50), (50, 50)):
+        machine, _ = located({MIRROR: at(10)}, settled=True)
+        run = machine.send(Asked(recovered, RunTo(wanted)))
+        assert isinstance(run, Run)
+        assert [task.position.lsn for task in run.tasks] == [ends]

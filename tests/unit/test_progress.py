@@ -36,8 +36,22 @@ def test_a_part_says_what_it_is_a_part_of():
     assert Progress.from_bytes(part.to_bytes()) == part
 
 
+def test_what_follows_a_recovery_says_so():
+    recovered = Progress(44, Kind.IDLE, 0x40, 0x40, 5, 0, 0, {}, "7000", recovered_lsn=0x40)
+
+    assert json.loads(recovered.to_bytes())["recovered_lsn"] == "0/40"
+    assert Progress.from_bytes(recovered.to_bytes()) == recovered
+
+
 @pytest.mark.parametrize(
-    ("kind", "boundary"), [(Kind.SNAPSHOT, False), (Kind.STREAM, True), (Kind.IDLE, True), (Kind.PART, False)]
+    ("kind", "boundary"),
+    [
+        (Kind.SNAPSHOT, False),
+        (Kind.STREAM, True),
+        (Kind.IDLE, True),
+        (Kind.PART, False),
+        (Kind.RECOVER, False),
+    ],
 )
 def test_views_stop_only_between_transactions(kind: Kind, boundary: bool):
     assert Progress(1, kind, 0, 0, 0, 0, 0, {}, "7000").is_boundary is boundary
