@@ -1,127 +1,40 @@
-"""Puts the messages of one replication stream together to transactions.
+"""Puts the messages of one replication stream together to transactions, those that come in pieces before they commit
+among those that come whole.
 
-In: pgoutput messages as bytes, in the order in which they came. Out: a Transaction at each commit; its changes are
-decoded when iterated, so that an open transaction costs its bytes and no more, on disk above `spill_bytes`.
-Keeps true: a Transaction is whole, transactions come in commit order, and wrong order is a ProtocolError.
+In: pgoutput messages as bytes, in the order in which they came. Out: a Transaction at each commit. Keeps true: it is
+whole and without what was rolled back, transactions come in commit order, and wrong order is a ProtocolError.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
 
 from cdc import rows
-from cdc.changes import Change, Op, Origin, Relation
-from cdc.errors import OperatorError, ProtocolError
-from cdc.pgoutput import (
-    BEGIN,
-    COMMIT,
-    RELATION,
-    TRUNCATE,
-    Begin,
-    Commit,
-    RelationMessage,
-    Truncate,
-    decode,
-    decode_begin,
-    decode_commit,
-)
-from cdc.spool import Spool
-
-Resolve = Callable[[RelationMessage], Relation]
-
-_OPS: Final = {rows.INSERT: Op.CREATE, rows.UPDATE: Op.UPDATE, rows.DELETE: Op.DELETE}
+from cdc.changes import Origin
+from cdc.errors import ProtocolError
+from cdc.open_transaction import Described, OpenTransaction, Resolve
+from cdc.pgoutput import BEGIN, COMMIT, ORIGIN, TRUNCATE, Begin, RelationMessage, decode, decode_begin, decode_commit
+from cdc.pgoutput_streams import StreamAbort, StreamCommit, StreamStart, decode_stream
+from cdc.spool import SpoolStore
+from cdc.transaction import Transaction
 
 
 class State(enum.Enum):
     """Where the stream is, in words, and the message kinds that may come there."""
 
-    OUTSIDE = ("outside a transaction", "BRYM")
+    OUTSIDE = ("outside a transaction", "BRYMScA")
     INSIDE = ("inside a transaction", "CORYMIUDT")
+    PIECE = ("inside a piece of an open transaction", "EORYMIUDT")
 
     def __init__(self, words: str, kinds: str) -> None:
         self.words = words
         self.kinds = frozenset(kinds.encode())
 
 
-class Transaction:
-    """One committed transaction. Close it when its changes are no longer needed, or use it in a `with`."""
-
-    __slots__ = ("_relations", "_resolved", "_spool", "end_lsn", "origin")
-
-    def __init__(
-        self,
-        origin: Origin,
-        end_lsn: int,
-        spool: Spool,
-        relations: Mapping[int, Relation],
-        resolved: list[Relation],
-    ) -> None:
-        self.origin = origin
-        self.end_lsn = end_lsn
-        self._spool = spool
-        self._relations = relations
-        self._resolved = resolved
-
-    @property
-    def commit_lsn(self) -> int:
-        """The LSN of the commit record's start: the first part of its changes' position."""
-        return self.origin.commit_lsn
-
-    @property
-    def xid(self) -> int | None:
-        """The transaction's id."""
-        return self.origin.xid
-
-    @property
-    def commit_ts_us(self) -> int:
-        """When it committed, in Unix microseconds."""
-        return self.origin.commit_ts_us
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of its messages, a measure of the work that it brings."""
-        return self._spool.size_bytes
-
-    @property
-    def is_empty(self) -> bool:
-        """No change in it; relation messages alone may be."""
-        return self._spool.count == len(self._resolved)
-
-    @property
-    def is_spilled(self) -> bool:
-        """Whether it is kept in a file."""
-        return self._spool.is_spilled
-
-    @property
-    def changes(self) -> Iterator[Change]:
-        """Its changes from the first on, decoded on the way; ask again to start again."""
-        relations = self._relations
-        resolved = iter(self._resolved)
-        for payload in self._spool:
-            kind = payload[0]
-            if kind in _OPS:
-                yield _row_change(payload, relations)
-            elif kind == RELATION:
-                relation = next(resolved)
-                relations = {**relations, relation.oid: relation}
-            else:
-                yield from _truncates(payload, relations)
-
-    def close(self) -> None:
-        """Give back its memory and file."""
-        self._spool.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+_ROWS = rows.KINDS | {TRUNCATE}
+_STREAM = frozenset(b"SEcA")
 
 
 class Assembler:
@@ -129,119 +42,142 @@ class Assembler:
 
     def __init__(self, resolve: Resolve, *, spill_directory: Path, spill_bytes: int) -> None:
         self._resolve = resolve
-        self._spill_directory = spill_directory
-        self._spill_bytes = spill_bytes
+        self._store = SpoolStore(spill_directory, spill_bytes)
         self._state = State.OUTSIDE
-        self._relations: Mapping[int, Relation] = {}
+        self._known: Mapping[int, Described] = {}
+        self._described = 0
         self._last_commit_lsn = 0
         self._begin: Begin | None = None
-        self._spool: Spool | None = None
-        self._relations_at_begin: Mapping[int, Relation] = {}
-        self._resolved: list[Relation] = []
+        self._open: OpenTransaction | None = None
+        self._streamed: dict[int, OpenTransaction] = {}
 
     @property
     def in_transaction(self) -> bool:
-        """Whether a transaction is open; then no keepalive's position may be confirmed."""
-        return self._state is State.INSIDE
+        """Whether a transaction, or a piece of one, is just coming; then no keepalive's position is a boundary.
+
+        Between the pieces one is: what has not committed by then commits behind it.
+        """
+        return self._state is not State.OUTSIDE
 
     def feed(self, payload: bytes) -> Transaction | None:
         """Take the next message; the transaction, if this message committed it."""
         kind = payload[0] if payload else None
-        if kind not in self._state.kinds:
-            raise ProtocolError(f"pgoutput message kind {kind} cannot come {self._state.words}")
-        if kind in rows.KINDS or kind == TRUNCATE:
-            self._keep(payload)
+        state = self._state
+        if kind not in state.kinds:
+            raise ProtocolError(f"pgoutput message kind {kind} cannot come {state.words}")
+        if kind in _ROWS:
+            assert self._open is not None
+            self._open.spool.append(payload if state is State.INSIDE else self._open.unwrapped(payload))
         elif kind == BEGIN:
-            self._open(decode_begin(payload))
+            self._start(decode_begin(payload))
         elif kind == COMMIT:
-            return self._commit(decode_commit(payload))
+            return self._commit(payload)
+        elif kind in _STREAM:
+            return self._stream(payload)
         else:
-            # Types and origins say nothing that a view needs; logical messages are not used yet.
-            message = decode(payload)
-            if isinstance(message, RelationMessage):
-                self._define(message, payload)
+            self._describe(payload)
         return None
 
     def close(self) -> None:
-        """Forget the open transaction, if any."""
-        if self._spool is not None:
-            self._spool.close()
-        self._spool, self._begin, self._state = None, None, State.OUTSIDE
+        """Forget what is open."""
+        self._store.close()
+        self._open, self._begin, self._state = None, None, State.OUTSIDE
+        self._streamed = {}
 
-    def _open(self, begin: Begin) -> None:
-        if begin.final_lsn <= self._last_commit_lsn:
-            raise ProtocolError("a transaction came that commits no later than the one before it")
+    def _start(self, begin: Begin) -> None:
+        self._require_later(begin.final_lsn)
         self._begin = begin
-        self._spool = Spool(self._spill_directory, self._spill_bytes)
-        self._relations_at_begin = self._relations
-        self._resolved = []
+        self._open = OpenTransaction(self._store.open())
         self._state = State.INSIDE
 
-    def _keep(self, payload: bytes) -> None:
-        assert self._spool is not None
-        self._spool.append(payload)
+    def _require_later(self, commit_lsn: int) -> None:
+        if commit_lsn <= self._last_commit_lsn:
+            raise ProtocolError("a transaction came that commits no later than the one before it")
 
-    def _define(self, message: RelationMessage, payload: bytes) -> None:
-        relation = self._resolve(message)
-        _check_resolved(message, relation)
-        # A new mapping each time: transactions keep the one that held when they began.
-        self._relations = {**self._relations, message.oid: relation}
-        if self.in_transaction:
-            self._resolved.append(relation)
-            self._keep(payload)
+    def _describe(self, payload: bytes) -> None:
+        """A relation; types and origins say nothing that a view needs, and logical messages are not used yet."""
+        in_piece = self._state is State.PIECE and payload[0] != ORIGIN
+        if in_piece:
+            assert self._open is not None
+            payload = self._open.unwrapped(payload)
+        message = decode(payload)
+        if not isinstance(message, RelationMessage):
+            return
+        described = Described(message, self._resolve)
+        self._described += 1
+        described.order = self._described
+        if self._open is not None:
+            described = self._open.describe(payload, described)
+        else:
+            self._known = {**self._known, message.oid: described}
+        if not in_piece:
+            _ = described.relation  # the sooner the catalogue is asked, the less it can be ahead of the log
 
-    def _commit(self, commit: Commit) -> Transaction:
-        assert self._begin is not None
-        assert self._spool is not None
-        begin = self._begin
+    def _commit(self, payload: bytes) -> Transaction:
+        commit, begin, done = decode_commit(payload), self._begin, self._open
+        assert begin is not None
+        assert done is not None
         if commit.commit_lsn != begin.final_lsn:
             raise ProtocolError("begin and commit name different commit positions")
-        if commit.end_lsn <= commit.commit_lsn:
-            raise ProtocolError("a commit record ends before it starts")
         origin = Origin(commit.commit_lsn, begin.xid, commit.commit_ts_us)
-        transaction = Transaction(origin, commit.end_lsn, self._spool, self._relations_at_begin, self._resolved)
-        self._last_commit_lsn = commit.commit_lsn
-        self._spool, self._begin, self._state = None, None, State.OUTSIDE
-        return transaction
+        self._begin, self._open, self._state = None, None, State.OUTSIDE
+        return self._transaction(origin, commit.end_lsn, done, self._known)
 
+    def _stream(self, payload: bytes) -> Transaction | None:
+        message = decode_stream(payload)
+        match message:
+            case StreamStart():
+                self._open = self._piece(message)
+                self._state = State.PIECE
+            case StreamCommit(xid, commit_lsn, end_lsn, commit_ts_us):
+                self._require_later(commit_lsn)
+                # Each streamed transaction describes its tables itself.
+                return self._transaction(Origin(commit_lsn, xid, commit_ts_us), end_lsn, self._taken(xid), {})
+            case StreamAbort():
+                self._abort(message)
+            case _:
+                self._open, self._state = None, State.OUTSIDE
+        return None
 
-def _row_change(payload: bytes, relations: Mapping[int, Relation]) -> Change:
-    kind, oid, old_kind, old, new = rows.decode_row(payload)
-    relation = _relation(relations, oid)
-    width = len(relation.columns)
-    if (new is not None and len(new) != width) or (old is not None and len(old) != width):
-        raise ProtocolError(f"a row of {relation.qualified} does not have its {width} columns")
-    return Change(_OPS[kind], relation, old, new, old_kind == rows.KEY_ONLY)
+    def _piece(self, message: StreamStart) -> OpenTransaction:
+        known = self._streamed.get(message.xid)
+        if (known is None) is not message.is_first:
+            raise ProtocolError(f"the pieces of transaction {message.xid} do not begin with its first")
+        if known is None:
+            known = self._streamed[message.xid] = OpenTransaction(self._store.open(), message.xid)
+        return known
 
+    def _taken(self, xid: int) -> OpenTransaction:
+        done = self._streamed.pop(xid, None)
+        if done is None:
+            raise ProtocolError(f"transaction {xid} was committed, and no piece of it has come")
+        return done
 
-def _truncates(payload: bytes, relations: Mapping[int, Relation]) -> Iterator[Change]:
-    message = decode(payload)
-    assert isinstance(message, Truncate)
-    for oid in message.oids:
-        yield Change(Op.TRUNCATE, _relation(relations, oid), None, None)
+    def _abort(self, message: StreamAbort) -> None:
+        aborted = self._streamed.get(message.xid)
+        if aborted is None:
+            return  # rolled back while its first piece was being decoded
+        if message.subxid == message.xid:
+            self._taken(message.xid).spool.close()
+        else:
+            aborted.abort(message.subxid)
 
+    def _transaction(
+        self, origin: Origin, end_lsn: int, done: OpenTransaction, known: Mapping[int, Described]
+    ) -> Transaction:
+        if end_lsn <= origin.commit_lsn:
+            raise ProtocolError("a commit record ends before it starts")
+        self._last_commit_lsn = origin.commit_lsn
+        if done.latest:
+            self._learn(done.latest)
+        return Transaction(origin, end_lsn, done.spool, known, done.described)
 
-def _relation(relations: Mapping[int, Relation], oid: int) -> Relation:
-    relation = relations.get(oid)
-    if relation is None:
-        raise ProtocolError(f"a change of relation {oid} came before its description")
-    return relation
-
-
-def _check_resolved(message: RelationMessage, relation: Relation) -> None:
-    """The catalogue may be ahead of the log: a row must never be read with another row's columns."""
-    sent = [(column.name, column.type_oid) for column in message.columns]
-    known = [(column.name, column.type_oid) for column in relation.columns]
-    if relation.oid != message.oid or sent != known:
-        raise OperatorError(
-            f"table {relation.qualified} was altered: the log's columns are not the catalogue's",
-            "take a new snapshot of this table: changes from before the ALTER do not fit its new columns",
-            code="SCHEMA_CHANGED",
-        )
-    identity = {column.name for column in message.columns if column.in_identity}
-    if message.identity in "di" and any(column.name not in identity for column in relation.key):
-        raise OperatorError(
-            f"the replica identity of {relation.qualified} does not cover its primary key",
-            f"ALTER TABLE {relation.qualified} REPLICA IDENTITY DEFAULT",
-            code="REPLICA_IDENTITY",
-        )
+    def _learn(self, latest: Mapping[int, Described]) -> None:
+        """Its descriptions hold for what follows, unless newer ones came while it was open."""
+        newer = {
+            oid: described
+            for oid, described in latest.items()
+            if oid not in self._known or self._known[oid].order < described.order
+        }
+        # A new mapping each time: transactions keep the one that held when they began.
+        self._known = {**self._known, **newer}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cdc.assembler import Assembler
@@ -74,9 +73,12 @@ class Streaming:
         self._catalogue = SourceCatalogue(settings.source, tables.relations.values())
         spool = settings.data / "spool"
         spool.mkdir(parents=True, exist_ok=True)
+        self._assembler = Assembler(
+            self._catalogue.resolve, spill_directory=spool, spill_bytes=settings.capture.spill_bytes
+        )
         self._machine = CaptureMachine(
             start,
-            self._assembler(spool),
+            self._assembler,
             tables.encoder,
             tables.relations,
             limits_of(settings),
@@ -100,9 +102,7 @@ class Streaming:
         finally:
             connection.close()
             self._catalogue.close()
-
-    def _assembler(self, spool: Path) -> Assembler:
-        return Assembler(self._catalogue.resolve, spill_directory=spool, spill_bytes=self._settings.capture.spill_bytes)
+            self._assembler.close()
 
     def _drive(self) -> None:
         machine = self._machine.run()

@@ -10,13 +10,14 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol
 
-from cdc.assembler import Assembler, Transaction
+from cdc.assembler import Assembler
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
 from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Ends, Poll, Polled, Produce, Seal
 from cdc.errors import ProtocolError
 from cdc.frames import Keepalive, decode_frame
 from cdc.lsn import format_lsn
 from cdc.progress import Kind, Part, Progress, add_checksums, checksum
+from cdc.transaction import Transaction
 
 
 class RecordEncoder(Protocol):

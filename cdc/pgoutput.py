@@ -1,6 +1,7 @@
-"""pgoutput messages in text format, without streaming of open transactions (then versions 1 to 4 are the same).
+"""pgoutput messages in text format; what frames the pieces of open transactions is in pgoutput_streams.
 
-In: one message's bytes. Out: a frozen message; times are Unix microseconds, LSNs integers.
+In: one message's bytes, without the xid that it has in a piece. Out: a frozen message; times are Unix microseconds,
+LSNs integers.
 Keeps true: whatever the bytes, the outcome is a whole message that used every byte, or a ProtocolError.
 Reference: https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -22,6 +23,7 @@ BEGIN: Final = ord("B")
 COMMIT: Final = ord("C")
 RELATION: Final = ord("R")
 TRUNCATE: Final = ord("T")
+ORIGIN: Final = ord("O")
 IDENTITY_FLAG: Final = 1
 
 _BEGIN = struct.Struct(">cQqI")
@@ -142,7 +144,7 @@ def decode(data: bytes) -> Message:
         return decode_commit(data)
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        raise ProtocolError(f"pgoutput message kind {kind} is unknown or belongs to streaming, which was not asked for")
+        raise ProtocolError(f"pgoutput message kind {kind} is unknown, or frames streamed pieces")
     try:
         cursor = Cursor(data, 1)
         message = decoder(cursor)
@@ -222,7 +224,7 @@ def _logical_message(cursor: Cursor) -> LogicalMessage:
 
 
 _DECODERS: Final[dict[int | None, Callable[[Cursor], Message]]] = {
-    ord("O"): _origin,
+    ORIGIN: _origin,
     RELATION: _relation,
     ord("Y"): _type,
     TRUNCATE: _truncate,

@@ -67,11 +67,11 @@ class ReplicationConnection:
         self._query(f"DROP_REPLICATION_SLOT {quote_ident(name)}")
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
-        """Begin streaming at `lsn`."""
+        """Begin streaming at `lsn`; large transactions come in pieces before they commit."""
         names = quote_literal(quote_ident(publication))
         command = (
             f"START_REPLICATION SLOT {quote_ident(slot)} LOGICAL {format_lsn(lsn)} "
-            f"(proto_version '1', publication_names {names})"
+            f"(proto_version '2', streaming 'on', publication_names {names})"
         )
         result = self._pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:

@@ -1,122 +1,147 @@
-"""A sequence of byte strings that is only ever appended to, in memory while small and in a file when large.
+"""Sequences of byte strings that grow at the end, in memory while all of them together are small, else on disk.
 
-In: payloads. Out: the same payloads in the same order, as often as asked. Keeps true: memory stays within
-`memory_bytes_max` and a read's buffer; the file has no name, so no crash leaves it behind.
+In: payloads. Out: the same payloads in the same order, as often as asked. Keeps true: the memory of all spools of a
+store together stays within its limit, but for one payload and a read's buffer.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import struct
-import tempfile
-from collections.abc import Iterator
-from io import FileIO
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from cdc.errors import OperatorError
+from cdc.spool_file import EXTENT_BYTES, SpoolFile
 
 _LENGTH: Final = struct.Struct(">I")
 _CHUNK_BYTES: Final = 1 << 20
 _PAYLOADS_PER_WRITE: Final = 1000
-_PAYLOAD_OVERHEAD_BYTES: Final = 48  # what CPython keeps for a bytes object and a list's place for it
+_JOINED_BYTES_MAX: Final = 4 << 20
+_OVERHEAD_BYTES: Final = 48
+"""What CPython keeps for a bytes object and a list's place for it."""
+
+
+class SpoolStore:
+    """All spools of one replication stream: one limit of memory, one file."""
+
+    __slots__ = ("_open", "file", "memory_bytes", "memory_bytes_max")
+
+    def __init__(self, directory: Path, memory_bytes_max: int) -> None:
+        self.file = SpoolFile(directory)
+        self.memory_bytes = 0
+        self.memory_bytes_max = memory_bytes_max
+        self._open: set[Spool] = set()
+
+    def open(self) -> Spool:
+        """A new spool."""
+        spool = Spool(self)
+        self._open.add(spool)
+        return spool
+
+    def relieve(self) -> None:
+        """Write the largest out until memory is within its limit."""
+        while self.memory_bytes > self.memory_bytes_max:
+            max(self._open, key=lambda spool: spool.held_bytes).spill()
+
+    def forget(self, spool: Spool) -> None:
+        """It has been closed."""
+        self._open.discard(spool)
+
+    def close(self) -> None:
+        """Close every spool."""
+        for spool in list(self._open):
+            spool.close()
 
 
 class Spool:
-    """Append, iterate, close. Several iterations may run side by side; none may see an append."""
+    """Append, cut, iterate, close. Several iterations may run side by side; none may see an append or a cut."""
 
-    __slots__ = ("_directory", "_file", "_memory_bytes", "_memory_bytes_max", "_payloads", "count", "size_bytes")
+    __slots__ = ("_extents", "_held", "_store", "_stored_bytes", "held_bytes", "size_bytes")
 
-    def __init__(self, directory: Path, memory_bytes_max: int) -> None:
-        self._directory = directory
-        self._memory_bytes_max = memory_bytes_max
-        self._payloads: list[bytes] = []
-        self._memory_bytes = 0
-        self._file: FileIO | None = None
-        self.count = 0
+    def __init__(self, store: SpoolStore) -> None:
+        self._store = store
+        self._held: list[bytes] = []
+        self.held_bytes = 0
+        self._extents: list[int] = []
+        self._stored_bytes = 0
         self.size_bytes = 0
+        """Of all payloads with their lengths: the mark at which the next one begins."""
 
     @property
     def is_spilled(self) -> bool:
-        """Whether a file is in use."""
-        return self._file is not None
+        """Whether a part of it is on disk."""
+        return self._stored_bytes > 0
 
     def append(self, payload: bytes) -> None:
         """Add one payload."""
-        self._payloads.append(payload)
-        self.count += 1
-        self.size_bytes += len(payload)
-        self._memory_bytes += len(payload) + _PAYLOAD_OVERHEAD_BYTES
-        if self._memory_bytes > self._memory_bytes_max:
-            self._spill()
+        length = len(payload)
+        self._held.append(payload)
+        self.size_bytes += length + 4
+        self.held_bytes += length + _OVERHEAD_BYTES
+        store = self._store
+        store.memory_bytes += length + _OVERHEAD_BYTES
+        if store.memory_bytes > store.memory_bytes_max:
+            store.relieve()
+        elif self._stored_bytes and self.held_bytes > _CHUNK_BYTES:
+            self.spill()
+
+    def cut(self, mark: int) -> None:
+        """Forget everything from this mark on, which `size_bytes` once was."""
+        while self._held and self.size_bytes > mark:
+            length = len(self._held.pop())
+            self.size_bytes -= length + 4
+            self._release(length + _OVERHEAD_BYTES)
+        if self.size_bytes > mark:
+            self.size_bytes = self._stored_bytes = mark
+            kept = -(-mark // EXTENT_BYTES)
+            self._extents, dropped = self._extents[:kept], self._extents[kept:]
+            self._store.file.give_back(dropped)
+
+    def spill(self) -> None:
+        """Write what is held to the file."""
+        for start in range(0, len(self._held), _PAYLOADS_PER_WRITE):
+            for data in _framed(self._held[start : start + _PAYLOADS_PER_WRITE]):
+                self._store.file.append(self._extents, self._stored_bytes, data)
+                self._stored_bytes += len(data)
+        self._held = []
+        self._release(self.held_bytes)
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(self._payloads) if self._file is None else chain(_read(self._file), self._payloads)
+        return chain(self._read(), self._held) if self._stored_bytes else iter(self._held)
 
     def close(self) -> None:
-        """Give back memory and file; the spool is empty afterwards. Closing twice is harmless."""
-        self._payloads = []
-        self._memory_bytes = 0
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Give back memory and disk; the spool is empty afterwards. Closing twice is harmless."""
+        self._release(self.held_bytes)
+        self._held = []
+        if self._extents:
+            self._store.file.give_back(self._extents)
+        self._extents, self._stored_bytes, self.size_bytes = [], 0, 0
+        self._store.forget(self)
 
-    def _spill(self) -> None:
-        try:
-            if self._file is None:
-                self._file = _nameless_file(self._directory)
-                self._memory_bytes_max = min(self._memory_bytes_max, _CHUNK_BYTES)
-            for start in range(0, len(self._payloads), _PAYLOADS_PER_WRITE):
-                _write(self._file, self._payloads[start : start + _PAYLOADS_PER_WRITE])
-        except OSError as error:
-            raise _spill_error(error, self._directory) from error
-        self._payloads = []
-        self._memory_bytes = 0
+    def _release(self, count: int) -> None:
+        self.held_bytes -= count
+        self._store.memory_bytes -= count
+
+    def _read(self) -> Iterator[bytes]:
+        """What is on disk; it is read by position, so that iterations do not disturb each other."""
+        file, extents, stored = self._store.file, self._extents, self._stored_bytes
+        buffer, start, offset = b"", 0, 0
+        while True:
+            header_end = start + _LENGTH.size
+            end = header_end + _LENGTH.unpack_from(buffer, start)[0] if len(buffer) >= header_end else header_end
+            if end <= len(buffer):
+                yield buffer[header_end:end]
+                start = end
+                continue
+            if offset == stored:
+                assert start == len(buffer), "the spool's file ends inside a payload"
+                return
+            wanted = min(stored, offset + max(EXTENT_BYTES, end - len(buffer)))
+            buffer, start, offset = buffer[start:] + file.read(extents, offset, wanted), 0, wanted
 
 
-def _nameless_file(directory: Path) -> FileIO:
-    directory.mkdir(parents=True, exist_ok=True)
-    file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - Spool.close closes it
-    assert isinstance(file, FileIO)
-    return file
-
-
-def _write(file: FileIO, payloads: list[bytes]) -> None:
+def _framed(payloads: list[bytes]) -> Sequence[bytes]:
+    """The payloads behind their lengths: in one piece, unless that would be a large one more in memory."""
     parts = [part for payload in payloads for part in (_LENGTH.pack(len(payload)), payload)]
-    rest = memoryview(b"".join(parts))
-    while rest:
-        rest = rest[file.write(rest) :]
-
-
-def _read(file: FileIO) -> Iterator[bytes]:
-    """The file's payloads; it is read by position, so that iterations do not disturb each other."""
-    buffer, start, offset = b"", 0, 0
-    while True:
-        header_end = start + _LENGTH.size
-        end = header_end + _LENGTH.unpack_from(buffer, start)[0] if len(buffer) >= header_end else header_end
-        if end <= len(buffer) and header_end <= len(buffer):
-            yield buffer[header_end:end]
-            start = end
-            continue
-        more = os.pread(file.fileno(), max(_CHUNK_BYTES, end - len(buffer)), offset)
-        if not more:
-            assert start == len(buffer), "the spool's file ends inside a payload"
-            return
-        offset += len(more)
-        buffer, start = buffer[start:] + more, 0
-
-
-def _spill_error(error: OSError, directory: Path) -> OperatorError:
-    if error.errno == errno.ENOSPC:
-        return OperatorError(
-            f"the disk of {directory} is full: a large transaction cannot be buffered",
-            "free space there, or point `data` at a larger disk; capture resumes where it stopped",
-            code="DISK_FULL",
-        )
-    return OperatorError(
-        f"a large transaction cannot be buffered in {directory}: {error.strerror}",
-        "make the folder writable for the user that runs capture",
-        code="SPILL",
-    )
+    return parts if sum(map(len, payloads)) > _JOINED_BYTES_MAX else (b"".join(parts),)

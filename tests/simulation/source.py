@@ -49,6 +49,8 @@ class Transaction:
     commit_lsn: int
     end_lsn: int
     ts_us: int
+    shape: Relation
+    """What the table that is altered some day looked like."""
     messages: list[tuple[list[Relation], bytes]] = field(default_factory=list)
     changes: list[list[tuple[str, int, Seen]]] = field(default_factory=list)
 
@@ -102,8 +104,9 @@ class Source:
         rng = self._world.rng
         # Commit records may touch each other: transactions that wrote side by side and then committed.
         start = self.wal_end + rng.choice((0, 0, 8, 64))
-        self._xid += 1
-        transaction = Transaction(self._xid, start, start + rng.choice((8, 40)), self._world.wall_us)
+        self._xid += 100  # those between are its subtransactions'
+        shape = self.relations[ACCOUNTS.oid]
+        transaction = Transaction(self._xid, start, start + rng.choice((8, 40)), self._world.wall_us, shape)
         size = rng.choice((1, 1, 1, 2, 3, 4, 6, rng.randint(9, 24)))
         for _ in range(size):
             self._change(transaction)

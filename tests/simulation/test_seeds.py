@@ -39,6 +39,7 @@ EVENTS: Final = (
     *(f"apply may: {step}" for step in ("Run", "Stand", "RunTo")),
     *(f"task: {mode} {sink}" for mode in ("write", "replace", "advance") for sink in ("delta", "search", "cache")),
     *(f"truncate: write {sink}" for sink in ("delta", "search", "cache")),
+    *("streamed and committed", "streamed and rolled back", "savepoint rolled back"),
     *(f"process ended: {code}" for code in ("FENCED", "SLOT_IN_USE", "APPLY_TAKEN_OVER")),
 )
 

@@ -1,19 +1,25 @@
 """A model of one walsender: real frames of real pgoutput messages, in chunks of any size.
 
 In: the source's log and the position that the client asked for. Out: frames. Keeps true what Postgres keeps: commit
-order, relation messages before their rows, keepalives outside a transaction that never pass an unsent commit.
+order, relation messages before their rows, keepalives outside a transaction that never pass an unsent commit; large
+transactions come in pieces before.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from cdc.changes import Relation
 from cdc.errors import OperatorError, TransientError
 from tests.simulation.source import Source, Transaction
+from tests.simulation.streams import Streams
 from tests.simulation.world import World, require
 from tests.support import frames
+
+OUTSIDE: Final = (b"C", b"E", b"A", b"c")
+"""The kinds of message behind which no transaction and no piece of one is open."""
 
 
 class Walsender:
@@ -38,6 +44,7 @@ class Walsender:
         self._next = source.first_from(start)
         self._sent = slot.confirmed
         self._described: dict[int, Relation] = {}
+        self._streams = Streams(world, source)
         self._pending: deque[bytes] = deque()
 
     def read(self) -> tuple[list[bytes], bool]:
@@ -74,12 +81,23 @@ class Walsender:
         rng = self._world.rng
         for _ in range(rng.randint(0, 3) if not self._world.healed else 20):
             if self._next < len(self._source.transactions):
+                self._stream_ahead()
                 transaction = self._source.transactions[self._next]
                 self._next += 1
-                self._pending.extend(self._framed(transaction))
+                self._pending.extend(self._framed(self._payloads(transaction), transaction))
                 self._sent = max(self._sent, transaction.end_lsn)
             if rng.random() < 0.2:
                 self._keepalive()
+
+    def _stream_ahead(self) -> None:
+        """Pieces of transactions that commit later, or never; a table is altered only when nobody else is at it."""
+        rng = self._world.rng
+        first, *later = self._source.transactions[self._next : self._next + 4]
+        ahead = [first, *(transaction for transaction in later if transaction.shape is first.shape)]
+        while rng.random() < 0.3:
+            self._pending.extend(self._framed(self._streams.piece(rng.choice(ahead)), first))
+        if rng.random() < 0.1:
+            self._pending.extend(self._framed(self._streams.work_in_vain(), first))
 
     def _keepalive(self) -> None:
         rng = self._world.rng
@@ -91,16 +109,23 @@ class Walsender:
             self._sent = limit if self._world.healed else between
         self._pending.append(frames.keepalive(self._sent, self._world.wall_us, reply_requested=rng.random() < 0.5))
 
-    def _framed(self, transaction: Transaction) -> Iterator[bytes]:
+    def _framed(self, payloads: Iterable[bytes], at: Transaction) -> Iterator[bytes]:
         """With keepalives in between: inside a transaction they may name any position, even one past its commit."""
         rng = self._world.rng
-        for payload in self._payloads(transaction):
-            yield frames.wal_data(payload, transaction.commit_lsn, transaction.commit_lsn, transaction.ts_us)
-            if payload[:1] != b"C" and rng.random() < 0.05:
-                position = rng.randint(transaction.commit_lsn, self._source.wal_end)
+        for payload in payloads:
+            yield frames.wal_data(payload, at.commit_lsn, at.commit_lsn, at.ts_us)
+            if payload[:1] not in OUTSIDE and rng.random() < 0.05:
+                position = rng.randint(at.commit_lsn, self._source.wal_end)
                 yield frames.keepalive(position, self._world.wall_us, reply_requested=rng.random() < 0.5)
 
-    def _payloads(self, transaction: Transaction) -> Iterator[bytes]:
+    def _payloads(self, transaction: Transaction) -> Iterable[bytes]:
+        if self._streams.is_open(transaction) or self._world.rng.random() < 0.1:
+            payloads, described = self._streams.finish(transaction)
+            self._described |= described
+            return payloads
+        return self._whole(transaction)
+
+    def _whole(self, transaction: Transaction) -> Iterator[bytes]:
         yield frames.begin(transaction.commit_lsn, transaction.xid, transaction.ts_us)
         for relations, payload in transaction.messages:
             for relation in relations:

@@ -32,6 +32,28 @@ def commit(commit_lsn: int, end_lsn: int | None = None, commit_ts_us: int = POST
     return struct.pack(">cBQQq", b"C", 0, commit_lsn, end, commit_ts_us - POSTGRES_EPOCH_US)
 
 
+def stream_start(xid: int, *, is_first: bool = True) -> bytes:
+    return struct.pack(">cIB", b"S", xid, is_first)
+
+
+def stream_stop() -> bytes:
+    return b"E"
+
+
+def stream_commit(xid: int, commit_lsn: int, end_lsn: int | None = None, ts_us: int = POSTGRES_EPOCH_US) -> bytes:
+    end = commit_lsn + 8 if end_lsn is None else end_lsn
+    return struct.pack(">cIBQQq", b"c", xid, 0, commit_lsn, end, ts_us - POSTGRES_EPOCH_US)
+
+
+def stream_abort(xid: int, subxid: int) -> bytes:
+    return struct.pack(">cII", b"A", xid, subxid)
+
+
+def in_piece(xid: int, payload: bytes) -> bytes:
+    """A message as it is in a piece of an open transaction, brought by the subtransaction `xid`."""
+    return payload[:1] + struct.pack(">I", xid) + payload[1:]
+
+
 def origin(name: str, origin_lsn: int = 0) -> bytes:
     return struct.pack(">cQ", b"O", origin_lsn) + _string(name)
 

@@ -68,7 +68,6 @@ def test_a_transaction_has_its_changes_in_order(assembler):
     assert transaction.origin == Origin(100, 740, TS)
     assert (transaction.commit_lsn, transaction.xid, transaction.commit_ts_us) == (100, 740, TS)
     assert transaction.end_lsn == 148
-    assert not transaction.is_empty
     assert list(transaction.changes) == [
         Change(Op.CREATE, ACCOUNTS, None, ("1", "a")),
         Change(Op.UPDATE, ORDERS, ("1", "2", "x"), ("1", "2", UNCHANGED)),
@@ -117,9 +116,8 @@ def test_each_change_has_the_relation_that_held_when_it_was_made(assembler, cata
     assert [change.relation for change in first.changes] == [ACCOUNTS]
 
 
-def test_a_transaction_of_relations_alone_is_empty(assembler):
+def test_a_transaction_of_relations_alone_has_no_changes(assembler):
     transaction = feed(assembler, frames.begin(100), relation(ACCOUNTS), frames.commit(100))
-    assert transaction.is_empty
     assert list(transaction.changes) == []
 
 
