@@ -24,10 +24,9 @@ values = st.one_of(st.none(), st.just(UNCHANGED), st.text(st.characters(codec="u
 @st.composite
 def bodies(draw):
     """The messages of one transaction, in which the table may change between rows."""
-    payloads, tables = [], []
+    payloads = []
     for _ in range(draw(st.integers(1, 4))):
         table = draw(st.sampled_from([NARROW, WIDE]))
-        tables.append(table)
         payloads.append(frames.relation(frames.relation_message(table)))
         row = st.lists(values, min_size=len(table.columns), max_size=len(table.columns))
         for _ in range(draw(st.integers(0, 4))):
@@ -41,13 +40,15 @@ def bodies(draw):
                     )
                 )
             )
-    return payloads, tables
+    return payloads
 
 
-def assembled(body, spill_bytes, directory):
-    payloads, tables = body
-    answers = iter(tables)
-    assembler = Assembler(lambda _: next(answers), spill_directory=Path(directory), spill_bytes=spill_bytes)
+def resolve(message):
+    return next(table for table in (NARROW, WIDE) if len(table.columns) == len(message.columns))
+
+
+def assembled(payloads, spill_bytes, directory):
+    assembler = Assembler(resolve, spill_directory=Path(directory), spill_bytes=spill_bytes)
     transaction = None
     for payload in [frames.begin(100), *payloads, frames.commit(100)]:
         assert transaction is None

@@ -8,14 +8,12 @@ import cdc.assembler
 import cdc.machine
 import cdc.open_transaction
 import cdc.progress
-import cdc.subtransactions
 from tests.simulation import broker, capturing
 from tests.simulation.mutants import broken
 
 ASSEMBLER: Final = cdc.assembler.Assembler
 MACHINE: Final = cdc.machine.CaptureMachine
 OPEN: Final = cdc.open_transaction.OpenTransaction
-SUBTRANSACTIONS: Final = cdc.subtransactions.Subtransactions
 
 CAPTURE: Final = (
     broken(
@@ -105,12 +103,7 @@ CAPTURE: Final = (
     ),
     broken("publish nothing of a savepoint rolled back", OPEN, "abort", "self.spool.cut(mark)", "pass"),
     broken("forget how it described tables", OPEN, "abort", "self._before[-1][0] >= mark", "False"),
-    broken("cut a savepoint where it begins", SUBTRANSACTIONS, "enter", "bisect_left(", "bisect_left([number] + "),
-    broken(
-        "cut off what a savepoint holds too", SUBTRANSACTIONS, "abort", "min(self._begins[at:])", "self._begins[-1]"
-    ),
     broken("learn tables from a streamed transaction", ASSEMBLER, "_transaction", "if done.latest:", "if known:"),
-    broken("tell pieces by their transaction", ASSEMBLER, "_piece", "self._streamed.get(message.xid)", "self._open"),
     broken("fence older producers", broker.Broker, "take_over", "self._epoch += 1", "pass", commit_request_late=0.2),
     broken(
         "abort what a dead producer left open",
