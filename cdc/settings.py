@@ -115,7 +115,9 @@ class Capture(Section):
         default=60, gt=0, description="Kafka aborts a transaction of a capture that died after so long"
     )
     spill_bytes: int = Field(
-        default=64 << 20, gt=0, description="a Postgres transaction above this is buffered on disk, under `data`"
+        default=64 << 20,
+        gt=0,
+        description="what all open Postgres transactions together have above this is buffered on disk, under `data`",
     )
     snapshot_readers: int = Field(default=2, ge=1, le=64, description="connections that read the first snapshot")
     idle_interval_s: float = Field(
