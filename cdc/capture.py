@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.assembler import Assembler
@@ -21,6 +21,7 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.machine import CaptureMachine, Limits
 from cdc.names import topic_name
+from cdc.privacy import Privacy
 from cdc.progress import Progress
 from cdc.publisher import Publisher
 from cdc.relations import SourceCatalogue
@@ -37,21 +38,24 @@ class Stopped(Exception):  # noqa: N818  not an error: the user asked for it
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What is captured: relations by oid with the topics' partition count."""
+    """What is captured: relations by oid with the topics' partition count, and which columns must not leave."""
 
     pipeline: str
     database: str
     partitions: int
     relations: Mapping[int, Relation]
+    privacy: Privacy = field(default_factory=Privacy)
 
     def encoder(self, relation: Relation) -> TableEncoder:
-        """The encoder for a relation's rows."""
-        return TableEncoder(self.pipeline, self.database, relation, self.partitions)
+        """The encoder for a relation's rows; the one place where a column's rule takes effect."""
+        treatments = self.privacy.treatments(relation)
+        return TableEncoder(self.pipeline, self.database, relation, self.partitions, treatments)
 
     def schema_record(self, relation: Relation, lsn: int) -> SchemaRecord:
         """The schema record for a relation."""
         topic = topic_name(self.pipeline, relation.schema, relation.name)
-        return SchemaRecord(lsn, relation, topic, self.partitions)
+        rules = self.privacy.fingerprint(relation.schema, relation.name)
+        return SchemaRecord(lsn, self.privacy.published(relation), topic, self.partitions, rules)
 
 
 class Streaming:
@@ -69,8 +73,8 @@ class Streaming:
         self._tables = tables
         self._publisher = publisher
         self._stop_requested = stop_requested
-        self._announced = dict(tables.relations)
-        self._catalogue = SourceCatalogue(settings.source, tables.relations.values())
+        self._announced = {oid: tables.privacy.published(relation) for oid, relation in tables.relations.items()}
+        self._catalogue = SourceCatalogue(settings.source, tables.relations.values(), tables.privacy)
         spool = settings.data / "spool"
         spool.mkdir(parents=True, exist_ok=True)
         self._assembler = Assembler(
@@ -134,11 +138,13 @@ class Streaming:
         return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000)
 
     def _announce(self, effect: Announce) -> None:
-        before = self._announced.get(effect.relation.oid)
-        if before is not None:
-            require_compatible(before, effect.relation)
-        self._announced[effect.relation.oid] = effect.relation
         record = self._tables.schema_record(effect.relation, effect.lsn)
+        before = self._announced.get(effect.relation.oid)
+        if before == record.relation:  # its rules alone set it apart from what the log says
+            return
+        if before is not None:
+            require_compatible(before, record.relation)
+        self._announced[effect.relation.oid] = record.relation
         self._publisher.announce(record.key(), record.value())
         _log.info("table announced", table=effect.relation.qualified, lsn=format_lsn(effect.lsn))
 

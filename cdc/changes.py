@@ -37,7 +37,10 @@ class Op(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: `type_name` is format_type()'s text (`numeric(10,2)`), `base_oid` looks through domains."""
+    """One column: `type_name` is format_type()'s text (`numeric(10,2)`), `base_oid` looks through domains.
+
+    `rule` says how its values were concealed, if so (cdc.privacy).
+    """
 
     name: str
     type_oid: int
@@ -46,6 +49,7 @@ class Column:
     base_oid: int
     is_key: bool
     is_nullable: bool = True
+    rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

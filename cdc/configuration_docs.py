@@ -93,7 +93,7 @@ def _type(field: FieldInfo) -> str:
     kinds = [kind for kind in (get_args(field.annotation) or (field.annotation,)) if kind is not type(None)]
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{kind}`" for kind in kinds)
-    named = {tuple: "list of texts", dict: "map of texts"}
+    named = {tuple: "list of texts", dict: "map of maps" if get_origin(kinds[-1]) is dict else "map of texts"}
     names = {str: "text", int: "integer", float: "number", bool: "true, false", Path: "path", SecretStr: "secret"}
     return (named.get(get_origin(field.annotation)) or names[kinds[0]]) + _limits(field)  # type: ignore[arg-type]
 

@@ -15,7 +15,8 @@ from cdc.completion import complete, unchanged_columns
 from cdc.errors import OperatorError, RecordError
 from cdc.names import topic_name
 from cdc.partition import partition_of
-from cdc.rowcode import UNFIT, compile_key, compile_row, faulty_column
+from cdc.privacy import Treatments
+from cdc.rowcode import NO_TREATMENTS, UNFIT, compile_key, compile_row, faulty_column
 
 TRUNCATE_KEY: Final = b"{}"
 UNCHANGED_CODE: Final = "UNCHANGED_VALUE"
@@ -26,7 +27,14 @@ _NULL: Final = "null"
 class TableEncoder:
     """Encodes the changes of one relation as it is now; a new description of the table needs a new encoder."""
 
-    def __init__(self, pipeline: str, database: str, relation: Relation, partitions: int) -> None:
+    def __init__(
+        self,
+        pipeline: str,
+        database: str,
+        relation: Relation,
+        partitions: int,
+        treatments: Treatments = NO_TREATMENTS,
+    ) -> None:
         if not relation.key:
             raise OperatorError(
                 f"table {relation.qualified} has no primary key, so its rows have no Kafka key",
@@ -36,8 +44,9 @@ class TableEncoder:
         self.relation = relation
         self.topic = topic_name(pipeline, relation.schema, relation.name)
         self.partitions = partitions
-        self._key_json = compile_key(relation)
-        self._row_json = compile_row(relation)
+        self._treatments = treatments
+        self._key_json = compile_key(relation, treatments)
+        self._row_json = compile_row(relation, treatments)
         self._tail = _Source(pipeline, database, relation, "false").tail
         self._snapshot = _Source(pipeline, database, relation, "true")
 
@@ -100,7 +109,7 @@ class TableEncoder:
     def _refusal(self, change: Change) -> RecordError:
         """Why a change cannot be encoded; never with a value in it."""
         table = self.relation.qualified
-        missing = unchanged_columns(change)
+        missing = [name for name in unchanged_columns(change) if self._needs(name)]
         if missing:
             return RecordError(
                 f"{table}: the log does not have the unchanged value of column {missing[0]}",
@@ -108,13 +117,17 @@ class TableEncoder:
                 code=UNCHANGED_CODE,
             )
         for row in (change.new, change.old):
-            fault = faulty_column(self.relation, row) if row is not None else None
+            fault = faulty_column(self.relation, row, self._treatments) if row is not None else None
             if fault is not None:
                 return RecordError(f"{table}: column {fault[0]} cannot be encoded: {fault[1]}")
         return RecordError(
             f"{table}: a key column is NULL in the log's row",
             "set REPLICA IDENTITY DEFAULT on the table, so that the log has its primary key",
         )
+
+    def _needs(self, column: str) -> bool:
+        treatment = self._treatments.get(column)
+        return treatment is None or treatment.needs_value
 
 
 class _Source:

@@ -17,9 +17,11 @@ OID: Final = 26
 BOX: Final = 603
 FLOAT4: Final = 700
 FLOAT8: Final = 701
+DATE: Final = 1082
 TIMESTAMP: Final = 1114
 TIMESTAMPTZ: Final = 1184
 NUMERIC: Final = 1700
+UUID: Final = 2950
 
 ELEMENT_OF: Final[dict[int, int]] = {
     1000: BOOL,

@@ -20,6 +20,7 @@ from cdc.log import get
 from cdc.names import quote_ident
 from cdc.pgoutput import RelationColumn, RelationMessage
 from cdc.postgres import connect
+from cdc.privacy import Privacy
 from cdc.settings import Source
 from cdc.sqlstate import translated
 
@@ -29,15 +30,17 @@ _log = get(__name__)
 class SourceCatalogue:
     """Looks things up in the source as the `read` role, over one connection that is opened again when lost."""
 
-    def __init__(self, source: Source, known: Iterable[Relation] = ()) -> None:
+    def __init__(self, source: Source, known: Iterable[Relation] = (), privacy: Privacy | None = None) -> None:
         self._source = source
+        self._privacy = privacy or Privacy()
         self._known = {relation.oid: relation for relation in known}
         self._connection: psycopg.Connection[Any] | None = None
 
     def resolve(self, message: RelationMessage) -> Relation:
         """The relation as the log describes it from here on."""
         current = self._look_up(message.oid)
-        candidates = [relation for relation in (current, self._known.get(message.oid)) if relation is not None]
+        known = self._known.get(message.oid)
+        candidates = [relation for relation in (current, known) if relation is not None]
         columns = tuple(_described(column, message, candidates) for column in message.columns)
         relation = Relation(message.oid, message.schema, message.name, message.identity, columns)
         if not relation.key:
@@ -46,6 +49,8 @@ class SourceCatalogue:
                 "give it one, or take the table out of source.tables",
                 code="NO_KEY",
             )
+        if known is not None:
+            self._privacy.require_not_renamed(relation, known, current)
         self._known[message.oid] = relation
         return relation
 
@@ -53,7 +58,7 @@ class SourceCatalogue:
         """The change with its unchanged values, from the old row or the table; None when the row has gone since."""
         change = from_old_row(change)
         assert change.new is not None
-        if UNCHANGED not in change.new:
+        if not self._lacks(change.relation, change.new):
             return change
         stored = self._read(change.relation, change.new)
         if stored is None:
@@ -61,6 +66,12 @@ class SourceCatalogue:
             return None
         new = tuple(now if value is UNCHANGED else value for value, now in zip(change.new, stored, strict=True))
         return replace(change, new=new)
+
+    def _lacks(self, relation: Relation, row: tuple[Any, ...]) -> bool:
+        """Whether a value is missing that will be published."""
+        treatments = self._privacy.treatments(relation)
+        needed = (column.name not in treatments or treatments[column.name].needs_value for column in relation.columns)
+        return any(value is UNCHANGED for value, is_needed in zip(row, needed, strict=True) if is_needed)
 
     def close(self) -> None:
         """Close the connection, if any."""
@@ -76,7 +87,7 @@ class SourceCatalogue:
             raise
 
     def _read(self, relation: Relation, row: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        columns = ", ".join(_named(column.name) for column in relation.columns)
+        columns = ", ".join(map(_doubled, selected(relation, self._privacy)))
         key = " AND ".join(f"{_named(column.name)} = %s::{_doubled(column.type_name)}" for column in relation.key)
         table = f"{_named(relation.schema)}.{_named(relation.name)}"
         query = f"SELECT {columns} FROM {table} WHERE {key}"  # noqa: S608  every name is quoted
@@ -97,6 +108,19 @@ class SourceCatalogue:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._source, self._source.read, application="afterimage catalogue")
         return self._connection
+
+
+def selected(relation: Relation, privacy: Privacy) -> list[str]:
+    """What is selected of each column: of one whose value is not published, no more than whether it is NULL."""
+    treatments = privacy.treatments(relation)
+    found = []
+    for column in relation.columns:
+        name, treatment = quote_ident(column.name), treatments.get(column.name)
+        if treatment is None or treatment.needs_value:
+            found.append(name)
+        else:
+            found.append("NULL" if treatment.published is None else f"CASE WHEN {name} IS NOT NULL THEN '' END")
+    return found
 
 
 def _named(name: str) -> str:

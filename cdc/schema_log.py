@@ -24,12 +24,16 @@ _WAIT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """A relation, the LSN from which it holds, and where its rows go."""
+    """A relation as it is published, the LSN from which it holds, and where its rows go.
+
+    `rules` is the fingerprint of the rules that concealed its columns, if any.
+    """
 
     lsn: int
     relation: Relation
     topic: str
     partitions: int
+    rules: str | None = None
 
     def key(self) -> bytes:
         """The record's key."""
@@ -49,6 +53,7 @@ class SchemaRecord:
                 "columns": [_column(column) for column in relation.columns],
                 "topic": self.topic,
                 "partitions": self.partitions,
+                **({"rules": self.rules} if self.rules else {}),
             }
         )
 
@@ -59,7 +64,7 @@ class SchemaRecord:
             body = json.loads(data)
             columns = tuple(_to_column(column) for column in body["columns"])
             relation = Relation(body["oid"], body["schema"], body["table"], body["identity"], columns)
-            return SchemaRecord(parse_lsn(body["lsn"]), relation, body["topic"], body["partitions"])
+            return SchemaRecord(parse_lsn(body["lsn"]), relation, body["topic"], body["partitions"], body.get("rules"))
         except (ValueError, KeyError, TypeError) as error:
             raise ProtocolError("malformed schema record", "was the schema topic written by something else?") from error
 
@@ -73,6 +78,7 @@ def _column(column: Column) -> dict[str, Any]:
         "type_mod": column.type_mod,
         "key": column.is_key,
         "nullable": column.is_nullable,
+        **({"rule": column.rule} if column.rule else {}),
     }
 
 
@@ -85,6 +91,7 @@ def _to_column(body: dict[str, Any]) -> Column:
         base_oid=body["base_oid"],
         is_key=body["key"],
         is_nullable=body["nullable"],
+        rule=body.get("rule"),
     )
 
 

@@ -7,14 +7,25 @@ ConfigError that names the key and the nearest right one. No connection is opene
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from cdc.errors import ConfigError
 from cdc.retention import Bounds
 
 _GIVEN = "its password; a file or the environment is the better place"
+_HASH_KEY_MIN: Final = 16
 _GIVEN_BY_FILE = "a file that holds the password; read at each login, and it goes before `password`"
 
 
@@ -35,14 +46,39 @@ class Protected(Section):
         """The password, read anew each time so that a rotated file is seen."""
         if self.password_file is None:
             return self.password.get_secret_value() if self.password else None
-        try:
-            return self.password_file.expanduser().read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"cannot read the password file {self.password_file}: {getattr(error, 'strerror', 'not text')}",
-                "make it readable for this user, or name another one under password_file",
-                code="PASSWORD_FILE",
-            ) from error
+        return _read_secret(self.password_file)
+
+
+def _read_secret(path: Path) -> str:
+    try:
+        return path.expanduser().read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"cannot read the password file {path}: {getattr(error, 'strerror', 'not text')}",
+            "make it readable for this user, or name another one in the configuration",
+            code="PASSWORD_FILE",
+        ) from error
+
+
+EXCLUDE: Final = "exclude"
+HASH: Final = "hash"
+MASK: Final = "mask"
+
+
+class Mask(Section):
+    """A column whose every value, but NULL, is published as this text."""
+
+    mask: str = Field(description="the text that stands for every value")
+
+
+def _rule_or_why(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError:  # of each form that it might have had
+        raise ValueError("a column's rule is exclude, hash, mask or {mask: text}") from None
+
+
+ColumnRule = Annotated[Literal["exclude", "hash", "mask"] | Mask, WrapValidator(_rule_or_why)]
 
 
 class Role(Protected):
@@ -74,6 +110,15 @@ class Source(Section):
         min_length=1, description="what to capture: `schema.table`, where `*` and `?` match within a name"
     )
     exclude: tuple[str, ...] = Field(default=(), description="what not to, in the same patterns; it wins")
+    columns: dict[str, dict[str, ColumnRule]] = Field(
+        default_factory=dict,
+        description="columns that must not leave as they are, by table pattern: "
+        "`{public.users: {ssn: exclude, email: hash, phone: mask, name: {mask: someone}}}`; see PRIVACY.md",
+    )
+    hash_key: SecretStr | None = Field(
+        default=None, description="the key of `hash`; a file or the environment is the better place"
+    )
+    hash_key_file: Path | None = Field(default=None, description="a file that holds it, and it goes before `hash_key`")
     publication: str | None = Field(default=None, description="its name; else `afterimage_<pipeline>`")
     slot: str | None = Field(default=None, description="the replication slot's name; else `afterimage_<pipeline>`")
     wal_kept_warning_bytes: int = Field(
@@ -87,6 +132,18 @@ class Source(Section):
     def wal_bounds(self) -> Bounds:
         """When the WAL that the slot keeps is a danger."""
         return Bounds(self.wal_kept_warning_bytes, self.wal_kept_max_bytes)
+
+    def hash_secret(self) -> str | None:
+        """The key of hashed columns; a short one is refused, since it could be guessed."""
+        given = self.hash_key.get_secret_value() if self.hash_key else None
+        key = given if self.hash_key_file is None else _read_secret(self.hash_key_file)
+        if key is not None and len(key) < _HASH_KEY_MIN:
+            raise ConfigError(
+                f"the hash key has fewer than {_HASH_KEY_MIN} characters: who guesses it can undo the hashes",
+                "make one: openssl rand -hex 32",
+                code="HASH_KEY",
+            )
+        return key
 
 
 class Kafka(Section):

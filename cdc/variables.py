@@ -18,7 +18,8 @@ from cdc.nearest import suggestion
 from cdc.settings import Settings
 
 _NESTED: Final = "__"
-_EITHER: Final = {"password": "password_file", "password_file": "password"}
+_PAIRS: Final = (("password", "password_file"), ("hash_key", "hash_key_file"))
+_EITHER: Final = {**dict(_PAIRS), **{file: given for given, file in _PAIRS}}
 
 
 def named(prefix: str, keys: Sequence[Any]) -> str | None:

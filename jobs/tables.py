@@ -17,7 +17,10 @@ from cdc.lsn import format_lsn, parse_lsn
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """One column: `type` is format_type()'s text, `base_oid` looks through domains, `type_mod` is the base type's."""
+    """One column: `type` is format_type()'s text, `base_oid` looks through domains, `type_mod` is the base type's.
+
+    `rule` says how its values were concealed before they came here, if so.
+    """
 
     name: str
     type: str
@@ -26,6 +29,7 @@ class ColumnInfo:
     type_mod: int = -1
     key: bool = False
     nullable: bool = True
+    rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class TableInfo:
             "oid": self.oid,
             "identity": self.identity,
             "key": list(self.key),
-            "columns": [{field: getattr(column, field) for field in _COLUMN_FIELDS} for column in self.columns],
+            "columns": [_described(column) for column in self.columns],
             "topic": self.topic,
             "partitions": self.partitions,
         }
@@ -78,8 +82,17 @@ class TableInfo:
 _COLUMN_FIELDS = ("name", "type", "type_oid", "base_oid", "type_mod", "key", "nullable")
 
 
+def _described(column: ColumnInfo) -> dict[str, Any]:
+    described = {field: getattr(column, field) for field in _COLUMN_FIELDS}
+    return {**described, "rule": column.rule} if column.rule else described
+
+
+def _column(value: Mapping[str, Any]) -> ColumnInfo:
+    return ColumnInfo(**{name: value[name] for name in _COLUMN_FIELDS}, rule=value.get("rule"))
+
+
 def _table(value: Mapping[str, Any]) -> TableInfo:
-    columns = tuple(ColumnInfo(**{name: column[name] for name in _COLUMN_FIELDS}) for column in value["columns"])
+    columns = tuple(_column(column) for column in value["columns"])
     key = tuple(value["key"])
     if [column.name for column in columns if column.key] != list(key):
         raise ValueError("key and columns disagree")

@@ -26,9 +26,19 @@ class SinkOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Concealed:
+    """A table's column whose values never came here as they are, and the type of what came instead."""
+
+    column: str
+    base_oid: int
+    type_mod: int
+
+
+@dataclass(frozen=True, slots=True)
 class ViewSpec:
     """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`.
 
+    What Postgres answers in the `concealed` columns is concealed before it is compared.
     `key_source` are the table's primary-key columns that the view's `key` columns project, one to one.
     """
 
@@ -44,3 +54,4 @@ class ViewSpec:
     sinks: tuple[SinkOptions, ...]
     fingerprint: str
     file: str | None = None
+    concealed: Mapping[str, Concealed] = field(default_factory=dict)

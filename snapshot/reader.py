@@ -19,6 +19,7 @@ from cdc.capture import Tables
 from cdc.changes import Origin, Record, Relation
 from cdc.names import quote_ident, quote_literal
 from cdc.postgres import connect
+from cdc.relations import selected
 from cdc.settings import Source
 from cdc.sqlstate import translated
 from snapshot.copy_text import parse_line
@@ -100,7 +101,7 @@ class SnapshotReaders:
         encoder = self._tables.encoder(relation)
         records: list[Record] = []
         now_ms = time.time_ns() // 1_000_000
-        with connection.cursor() as cursor, cursor.copy(_copy_query(connection, relation).encode()) as copy:
+        with connection.cursor() as cursor, cursor.copy(self._copy_query(connection, relation).encode()) as copy:
             for line in copy:
                 records.append(encoder.read_record(parse_line(bytes(line)), self._origin, now_ms))
                 if len(records) >= _BATCH_ROWS:
@@ -110,6 +111,14 @@ class SnapshotReaders:
                     now_ms = time.time_ns() // 1_000_000
         self._hand_over(Batch(relation, records, last=True))
 
+    def _copy_query(self, connection: psycopg.Connection[Any], relation: Relation) -> str:
+        """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
+        row = connection.execute("SELECT relkind FROM pg_catalog.pg_class WHERE oid = %s", (relation.oid,)).fetchone()
+        only = "" if row is not None and row[0] in ("p", b"p") else "ONLY "
+        columns = ", ".join(selected(relation, self._tables.privacy))
+        table = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
+        return f"COPY (SELECT {columns} FROM {only}{table}) TO STDOUT"  # noqa: S608  every name is quoted
+
     def _hand_over(self, item: Batch | BaseException) -> bool:
         while not self._stop.is_set():
             try:
@@ -118,15 +127,6 @@ class SnapshotReaders:
                 continue
             return True
         return False
-
-
-def _copy_query(connection: psycopg.Connection[Any], relation: Relation) -> str:
-    """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
-    row = connection.execute("SELECT relkind FROM pg_catalog.pg_class WHERE oid = %s", (relation.oid,)).fetchone()
-    only = "" if row is not None and row[0] in ("p", b"p") else "ONLY "
-    columns = ", ".join(quote_ident(column.name) for column in relation.columns)
-    table = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
-    return f"COPY (SELECT {columns} FROM {only}{table}) TO STDOUT"  # noqa: S608  every name is quoted
 
 
 def estimate_rows(connection: psycopg.Connection[Any], relations: Sequence[Relation]) -> dict[str, int]:

@@ -20,6 +20,7 @@ from cdc.errors import CdcError, ConfigError
 from cdc.names import quote_ident
 from cdc.nearest import suggestion
 from cdc.postgres import connect
+from cdc.privacy import Privacy
 from cdc.replication import ReplicationConnection
 from cdc.settings import Role, Settings, Source
 from cdc.sqlstate import translated
@@ -120,6 +121,7 @@ def _captured(session: Connection, settings: Settings, found: list[Finding]) -> 
     source = settings.source
     try:
         relations = load_relations(session, source.tables, source.exclude)
+        Privacy.of(source).require_fits(relations)
     except ConfigError as error:
         found.append(of_error(error))
         return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cdc.capture import Stopped, Streaming, Tables
@@ -21,6 +21,7 @@ from cdc.errors import OperatorError, TransientError
 from cdc.log import get
 from cdc.names import topic_name
 from cdc.postgres import connect
+from cdc.privacy import Privacy
 from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
 from cdc.publisher import Publisher
@@ -146,6 +147,8 @@ class CaptureRun:
         with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
             relations = load_relations(connection, source.tables, source.exclude)
             _require_keys(relations)
+            privacy = Privacy.of(source)
+            privacy.require_fits(relations)
             require_publication(connection, settings.publication, relations)
             estimated = estimate_rows(connection, relations)
         replication = ReplicationConnection(source, source.stream, application=f"afterimage {settings.pipeline}")
@@ -154,7 +157,8 @@ class CaptureRun:
         finally:
             replication.close()
         by_oid = {relation.oid: relation for relation in relations}
-        return Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid), system_id, estimated
+        tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid, privacy)
+        return tables, system_id, estimated
 
     def _newest(self) -> Progress | None:
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)
@@ -217,8 +221,12 @@ class CaptureRun:
     def _as_announced(self, tables: Tables) -> Tables:
         """The relations as the topics have them, which a change in the log is then compared with."""
         schemas = read_schemas(self.settings.kafka, self.settings.pipeline)
+        for record in schemas.values():
+            if record.relation.oid not in tables.relations:
+                continue
+            tables.privacy.require_unchanged(record.relation, record.rules)
         known = {record.relation.oid: record.relation for record in schemas.values()}
-        return Tables(tables.pipeline, tables.database, tables.partitions, {**tables.relations, **known})
+        return replace(tables, relations={**tables.relations, **known})
 
 
 def _require_keys(relations: list[Relation]) -> None:

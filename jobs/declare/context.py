@@ -26,10 +26,11 @@ ROW_WISE: Final = "views are row-wise for now: each row comes from one row of on
 
 @dataclass(frozen=True, slots=True)
 class ScopeColumn:
-    """A column of the table in FROM: its name in Delta and its type."""
+    """A column of the table in FROM: its name in Delta, its type, and the rule that conceals it, if any."""
 
     delta: str
     type: Type
+    rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,12 @@ class Context:
         if found is None:
             hint = suggestion(name, self.scope.columns, what=f"columns of {self.scope.table}")
             raise self.error(node.this, f"table {self.scope.table} has no column {name}", hint, UNKNOWN_COLUMN)
+        if found.rule is not None and not _only_shown(node):
+            raise self.refuse(
+                node,
+                f"column {name} arrives concealed ({found.rule}), so nothing can be computed from it",
+                "select it as it is, or test it with IS NULL; or take its rule out of source.columns",
+            )
         self.used.add(name)
         return Typed(quote_column(found.delta), found.type, column=name)
 
@@ -141,6 +148,16 @@ class Context:
     def _words(self) -> list[str]:
         rules = [*self.rules.values(), *self.functions.values()]
         return sorted({rule.word.removesuffix("()") for rule in rules if rule.word.endswith("()")})
+
+
+def _only_shown(node: exp.Column) -> bool:
+    """Whether a column is an output as it stands, or only tested for NULL: what its values are does not matter."""
+    above = node.parent
+    if isinstance(above, exp.Is):
+        return isinstance(above.expression, exp.Null)
+    if isinstance(above, exp.Alias):
+        above = above.parent
+    return isinstance(above, exp.Select)
 
 
 def span(node: exp.Expr) -> tuple[int, int]:

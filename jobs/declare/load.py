@@ -24,7 +24,7 @@ from jobs.declare.source import Source
 from jobs.declare.translate import Translation, translate
 from jobs.identifiers import identifier
 from jobs.tables import TableInfo
-from sinks.spec import Kind, SinkOptions, ViewSpec
+from sinks.spec import Concealed, Kind, SinkOptions, ViewSpec
 
 Relations = Mapping[tuple[str, str], TableInfo]
 
@@ -74,6 +74,7 @@ def declare_view(name: str, source: Source, relations: Relations) -> ViewSpec:
         sinks=header.sinks,
         fingerprint=_fingerprint(translation, key, table),
         file=source.name,
+        concealed=_concealed(table, {delta[output.name]: output.source for output in translation.outputs}),
     )
 
 
@@ -100,6 +101,7 @@ def mirror_spec(table: TableInfo) -> ViewSpec:
         spark_sql=spark_sql,
         sinks=(SinkOptions("delta"),),
         fingerprint=_hash([postgres_sql, spark_sql, key, _types(table, names)]),
+        concealed=_concealed(table, dict(zip(columns, names, strict=True))),
     )
 
 
@@ -146,6 +148,13 @@ def _fingerprint(translation: Translation, key: Sequence[str], table: TableInfo)
     # Not the sinks' options: each sink adds its own, so that changing one of them reloads that sink alone.
     used = sorted(translation.used | set(table.key))
     return _hash([translation.postgres_sql, translation.spark_sql, key, _types(table, used)])
+
+
+def _concealed(table: TableInfo, sources: Mapping[str, str | None]) -> dict[str, Concealed]:
+    """Of the view's columns, those that show a column under a rule."""
+    under_rule = {column.name: column for column in table.columns if column.rule is not None}
+    shown = {name: under_rule[source] for name, source in sources.items() if source in under_rule}
+    return {name: Concealed(column.name, column.base_oid, column.type_mod) for name, column in shown.items()}
 
 
 def _types(table: TableInfo, names: Sequence[str]) -> list[list[str | int]]:

@@ -74,7 +74,7 @@ def _scope(select: Select, table: TableInfo) -> Scope:
         qualifiers.add((table.schema, table.table))
     names = [column.name for column in table.columns]
     scoped = {
-        column.name: ScopeColumn(delta, type_of(column))
+        column.name: ScopeColumn(delta, type_of(column), column.rule)
         for column, delta in zip(table.columns, delta_columns(names), strict=True)
     }
     return Scope(frozenset(qualifiers), table.qualified, scoped)

@@ -9,21 +9,23 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import psycopg
 from psycopg.errors import QueryCanceled
 
-from cdc.errors import OperatorError, TransientError
+from cdc.changes import Column
+from cdc.errors import ConfigError, OperatorError, TransientError
 from cdc.lsn import parse_lsn
 from cdc.names import quote_ident, quote_literal
 from cdc.postgres import connect, conninfo, refused
+from cdc.privacy import Privacy
 from cdc.settings import Settings
 from cdc.sqlstate import translate, translated
-from sinks.spec import ViewSpec
+from sinks.spec import Concealed, ViewSpec
 
 SNAPSHOT_TIMEOUT_S: Final = 60.0
 _PG15: Final = 150_000
@@ -47,6 +49,7 @@ class SourceCut:
 
     lsn: int
     connection: psycopg.Connection[Any]
+    privacy: Privacy = field(default_factory=Privacy)
 
     def types(self, spec: ViewSpec) -> tuple[ColumnType, ...]:
         """The types of the view's columns; OperatorError if its SQL no longer runs or gives other columns."""
@@ -63,10 +66,14 @@ class SourceCut:
                 f"view {spec.name} has {len(spec.columns)} columns, its SQL gives {result.nfields} in Postgres",
                 f"rebuild it: afterimage rebuild {spec.name}",
             )
-        return tuple(ColumnType(result.ftype(column), result.fmod(column)) for column in range(result.nfields))
+        found = [ColumnType(result.ftype(column), result.fmod(column)) for column in range(result.nfields)]
+        for name, concealed in spec.concealed.items():
+            found[spec.columns.index(name)] = ColumnType(concealed.base_oid, concealed.type_mod)
+        return tuple(found)
 
     def rows(self, spec: ViewSpec) -> Iterator[TextRow]:
-        """The view's rows, each value as the type's output function prints it."""
+        """The view's rows, each value as the type's output function prints it, or as it was concealed."""
+        conceal = {spec.columns.index(name): self._concealment(spec, each) for name, each in spec.concealed.items()}
         # The savepoint keeps the snapshot when the SQL fails midway or the caller reads no further.
         with (
             translated(),
@@ -74,7 +81,23 @@ class SourceCut:
             self.connection.cursor() as cursor,
             cursor.copy(f"COPY ({_bare(spec)}) TO STDOUT".encode()) as copy,
         ):
-            yield from copy.rows()
+            rows: Iterator[TextRow] = copy.rows()
+            yield from (_concealed(row, conceal) for row in rows) if conceal else rows
+
+    def _concealment(self, spec: ViewSpec, concealed: Concealed) -> Callable[[str], str]:
+        column = Column(concealed.column, concealed.base_oid, concealed.type_mod, "", concealed.base_oid, is_key=False)
+        rule = self.privacy.rule(spec.schema, spec.table, concealed.column)
+        if rule is None:
+            raise ConfigError(
+                f"view {spec.name}: column {concealed.column} arrived concealed, and source.columns has no rule for it",
+                "prove with the configuration that capture runs with",
+                code="COLUMN_RULE",
+            )
+        return self.privacy.treatment(column, rule).conceal
+
+
+def _concealed(row: TextRow, conceal: Mapping[int, Callable[[str], str]]) -> TextRow:
+    return tuple(value if value is None or at not in conceal else conceal[at](value) for at, value in enumerate(row))
 
 
 def _bare(spec: ViewSpec) -> str:
@@ -95,7 +118,7 @@ def source_at_lsn(settings: Settings, *, timeout_s: float = SNAPSHOT_TIMEOUT_S) 
         reader.execute(f"SET TRANSACTION SNAPSHOT {quote_literal(snapshot)}".encode())
         _settle(slot, reader, timeout_s)
         slot.close()  # the slot goes with it, and holds back no log while we read
-        yield SourceCut(lsn, reader)
+        yield SourceCut(lsn, reader, Privacy.of(settings.source))
 
 
 @contextmanager

@@ -337,3 +337,49 @@ def test_the_documentation_lists_every_function():
         rule.word.removesuffix("()") for rule in [*RULES.values(), *FUNCTIONS.values()] if rule.word.endswith("()")
     }
     assert {word for word in words if f"`{word}" not in text} == set()
+
+
+CONCEALED = TableInfo(
+    1,
+    "public",
+    "people",
+    2,
+    "d",
+    ("id",),
+    (ColumnInfo("id", "bigint", 20, 20, key=True), ColumnInfo("mail", "text", 25, 25, rule="hash")),
+    "shop.public.people",
+    2,
+)
+
+
+def declare_concealed(text: str):
+    return declare_view("view", Source("view.sql", text), {("public", "people"): CONCEALED})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM people",
+        "SELECT p.mail AS to_whom, id FROM people p WHERE p.mail IS NOT NULL",
+        "SELECT id, mail IS NULL AS nobody FROM people",
+    ],
+)
+def test_a_concealed_column_can_be_shown_and_tested_for_null(text):
+    spec = declare_concealed(text)
+    assert [each.column for each in spec.concealed.values()] == (["mail"] if "nobody" not in text else [])
+    assert [each.column for each in mirror_spec(CONCEALED).concealed.values()] == ["mail"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id, upper(mail) AS m FROM people",
+        "SELECT id FROM people WHERE mail = 'a@b.c'",
+        "SELECT id, mail = 'a@b.c' AS his FROM people",
+        "SELECT id, (mail) AS m FROM people",
+        "SELECT id, mail::varchar AS m FROM people",
+    ],
+)
+def test_nothing_is_computed_from_a_concealed_column(text):
+    with pytest.raises(ConfigError, match=r"column mail arrives concealed \(hash\)"):
+        declare_concealed(text)
