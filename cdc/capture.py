@@ -68,11 +68,13 @@ class Streaming:
         publisher: Publisher,
         start: Progress,
         stop_requested: Callable[[], bool] = lambda: False,
+        before_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._tables = tables
         self._publisher = publisher
         self._stop_requested = stop_requested
+        self._before_commit = before_commit
         self._announced = {oid: tables.privacy.published(relation) for oid, relation in tables.relations.items()}
         self._catalogue = SourceCatalogue(settings.source, tables.relations.values(), tables.privacy)
         spool = settings.data / "spool"
@@ -123,6 +125,7 @@ class Streaming:
             case Seal():
                 return self._publisher.seal()
             case Commit():
+                self._before_commit()
                 return self._publisher.commit(effect.progress)
             case Confirm():
                 return self._open.confirm(effect.lsn, ask_reply=effect.ask_reply)

@@ -61,6 +61,11 @@ class Progress:
     recovered_lsn: int = 0
     """The consistent point of the newest recovery: between it and the record before it no position can be stood at."""
 
+    timeline: int = 0
+    """The timeline of the server that this was read from, and the database's OID there; 0 in older records."""
+
+    database_oid: int = 0
+
     @property
     def is_boundary(self) -> bool:
         """Whether a view may stand here."""
@@ -84,6 +89,9 @@ class Progress:
         }
         if self.part is not None:
             body["part"] = {"commit_lsn": format_lsn(self.part.commit_lsn), "changes": self.part.changes}
+        for name in ("timeline", "database_oid"):
+            if value := getattr(self, name):
+                body[name] = value
         if self.recovered_lsn:
             body["recovered_lsn"] = format_lsn(self.recovered_lsn)
         return json.dumps(body, separators=(",", ":")).encode()
@@ -133,6 +141,8 @@ def _from_body(body: dict[str, Any]) -> Progress:
         part=Part(parse_lsn(part["commit_lsn"]), int(part["changes"])) if part is not None else None,
         origin_lsn=parse_lsn(body["origin_lsn"]),
         recovered_lsn=parse_lsn(body["recovered_lsn"]) if "recovered_lsn" in body else 0,
+        timeline=int(body.get("timeline", 0)),
+        database_oid=int(body.get("database_oid", 0)),
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import select
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +18,7 @@ from psycopg import pq
 
 from cdc.errors import CdcError, TransientError
 from cdc.frames import encode_status
+from cdc.log import get
 from cdc.lsn import format_lsn, parse_lsn
 from cdc.names import quote_ident, quote_literal
 from cdc.postgres import conninfo, refused
@@ -26,6 +29,10 @@ _FRAMES_MAX: Final = 4_000
 _BYTES_MAX: Final = 8 << 20
 _HEARTBEAT_S: Final = 2.0
 _PG15: Final = 150_000
+_PG17: Final = 170_000
+_WAITS_S: Final = 5.0
+
+_log = get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ class ReplicationConnection:
     """One walsender. Commands first; after `start` only frames and confirmations."""
 
     def __init__(self, source: Source, role: Role, *, application: str = "afterimage") -> None:
+        self._failover = source.failover
         self._lock = threading.Lock()
         self._confirmed = 0
         self._stop = threading.Event()
@@ -55,11 +63,27 @@ class ReplicationConnection:
         """The cluster's system identifier."""
         return self._query("IDENTIFY_SYSTEM")[0][0] or ""
 
+    @property
+    def is_standby(self) -> bool:
+        """Whether the server was in recovery when it was last heard of."""
+        return self._pg.parameter_status(b"in_hot_standby") == b"on"
+
+    def timeline(self) -> int:
+        """The timeline that the server is on; a standby's is that of what it has replayed."""
+        return int(self._query("IDENTIFY_SYSTEM")[0][1] or 0)
+
+    def timeline_history(self, timeline: int) -> str:
+        """The history file of a timeline; the first one has none."""
+        return (self._query(f"TIMELINE_HISTORY {timeline}")[0][1] or "") if timeline > 1 else ""
+
     def create_slot(self, name: str, *, temporary: bool = False) -> NewSlot:
         """A logical slot with an exported snapshot; it must be imported before this connection is used again."""
         export = "(SNAPSHOT 'export')" if self._pg.server_version >= _PG15 else "EXPORT_SNAPSHOT"
+        if self._failover and self._pg.server_version >= _PG17 and not (temporary or self.is_standby):
+            export = "(SNAPSHOT 'export', FAILOVER true)"
         kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
-        row = self._query(f"CREATE_REPLICATION_SLOT {quote_ident(name)} {kind} pgoutput {export}")[0]
+        with _said_when_slow(self.is_standby):
+            row = self._query(f"CREATE_REPLICATION_SLOT {quote_ident(name)} {kind} pgoutput {export}")[0]
         return NewSlot(parse_lsn(row[1] or ""), row[2])
 
     def drop_slot(self, name: str) -> None:
@@ -161,6 +185,21 @@ class ReplicationConnection:
         return [
             [_text(result.get_value(row, column)) for column in range(result.nfields)] for row in range(result.ntuples)
         ]
+
+
+@contextmanager
+def _said_when_slow(is_standby: bool) -> Iterator[None]:
+    """Postgres waits for every open transaction, and a standby for its primary to tell of them."""
+    remedy = "end long transactions (pg_stat_activity)"
+    if is_standby:
+        remedy = "on the primary, if nobody writes there: SELECT pg_log_standby_snapshot()"
+    said = threading.Timer(_WAITS_S, lambda: _log.warning("making the slot waits", code="SLOT_WAITS", remedy=remedy))
+    said.daemon = True
+    said.start()
+    try:
+        yield
+    finally:
+        said.cancel()
 
 
 def _status(confirmed: int, ask_reply: bool) -> bytes:

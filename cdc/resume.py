@@ -69,6 +69,17 @@ def decide_start(progress: Progress | None, slot: SlotState | None, system_id: s
     return Start.STREAM
 
 
+def require_ours(slot: SlotState | None, database: str) -> None:
+    """A slot of our name that is somebody else's is neither read nor dropped."""
+    if slot is not None and (slot.plugin, slot.database) != ("pgoutput", database):
+        raise OperatorError(
+            f"the slot {slot.name} is not this pipeline's (plugin {slot.plugin or 'none'}, database "
+            f"{slot.database or 'none'})",
+            "set source.slot to a name of its own",
+            code="SLOT_OTHER",
+        )
+
+
 def require_recovery(progress: Progress | None, slot: SlotState | None, system_id: str, *, force: bool) -> Progress:
     """The record that a recovery goes on from; OperatorError where there is nothing to recover from or for."""
     if progress is None or progress.kind is Kind.SNAPSHOT:

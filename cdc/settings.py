@@ -90,7 +90,9 @@ class Role(Protected):
 class Source(Section):
     """The Postgres database, its two roles, and what is captured of it."""
 
-    host: str = Field(default="127.0.0.1", description="the primary, never a standby or a connection pooler")
+    host: str = Field(
+        default="127.0.0.1", description="the primary, or a standby from 16 on; never a connection pooler"
+    )
     port: int = Field(default=5432, description="its port")
     database: str = Field(description="the database to capture; a pipeline captures one")
     sslmode: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] = Field(
@@ -121,6 +123,10 @@ class Source(Section):
     hash_key_file: Path | None = Field(default=None, description="a file that holds it, and it goes before `hash_key`")
     publication: str | None = Field(default=None, description="its name; else `afterimage_<pipeline>`")
     slot: str | None = Field(default=None, description="the replication slot's name; else `afterimage_<pipeline>`")
+    failover: bool = Field(default=True, description="on 17 and newer, make a slot that standbys can keep a copy of")
+    standbys: tuple[Annotated[str, Field(pattern=r"^.+:\d{1,5}$")], ...] = Field(
+        default=(), description="`host:port` of standbys that may take over: `check` looks whether they are ready"
+    )
     wal_kept_warning_bytes: int = Field(
         default=1 << 30, gt=0, description="a warning when the slot keeps more WAL than this on the server"
     )

@@ -33,6 +33,7 @@ def fix(settings: Settings) -> list[str]:
             "set source.admin.user and source.admin.password_file (a superuser, or the tables' owner with CREATEROLE)",
         )
     with connect(source, source.admin, application="afterimage fix") as connection:
+        _require_primary(connection)
         relations = load_relations(connection, source.tables, source.exclude)
         followed = [facts.relation for facts in table_facts(connection, relations) if blocking(facts) is None]
         if not followed:
@@ -44,6 +45,15 @@ def fix(settings: Settings) -> list[str]:
                 *_privileges(connection, source, followed),
                 *_publication(connection, settings.publication, followed),
             ]
+
+
+def _require_primary(connection: Connection) -> None:
+    if connection.info.parameter_status("in_hot_standby") == "on":
+        raise OperatorError(
+            "the server is a standby: roles, privileges and the publication can only be made on its primary",
+            "run `check --fix` with source.host pointing to the primary; what it makes reaches the standby by itself",
+            code="STANDBY",
+        )
 
 
 def _role(connection: Connection, source: Source, role: Role, *, replication: bool) -> Iterator[str]:

@@ -15,6 +15,7 @@ from cdc.check.finding import Finding, critical, ok, warning
 from cdc.sqlstate import translated
 
 OLDEST: Final = 140_000
+_DECODES_ON_STANDBY: Final = 160_000
 _NEEDED: Final = 2
 """Slots and walsenders: one for capture, and a short-lived one for `prove`."""
 
@@ -26,7 +27,8 @@ SELECT current_setting('server_version'), current_setting('wal_level'), pg_catal
        (SELECT count(*)::int FROM pg_catalog.pg_replication_slots),
        (SELECT count(*)::int FROM pg_catalog.pg_stat_replication),
        (SELECT count(*)::int FROM pg_catalog.pg_replication_slots WHERE slot_name = %(slot)s),
-       (SELECT count(*)::int FROM pg_catalog.pg_replication_slots WHERE slot_name = %(slot)s AND active)
+       (SELECT count(*)::int FROM pg_catalog.pg_replication_slots WHERE slot_name = %(slot)s AND active),
+       current_setting('hot_standby_feedback')::bool, current_setting('primary_slot_name')
 """
 
 
@@ -46,6 +48,8 @@ class ServerFacts:
     senders: int
     own_slots: int
     own_senders: int
+    feedback: bool = True
+    primary_slot: str = ""
 
 
 def server_facts(connection: psycopg.Connection[Any], slot: str) -> ServerFacts:
@@ -59,14 +63,25 @@ def server_facts(connection: psycopg.Connection[Any], slot: str) -> ServerFacts:
 def findings_of(facts: ServerFacts, server_version: int) -> Iterator[Finding]:
     """What follows from the facts."""
     wrong = [*_replication(facts, server_version), *_room(facts), *_retention(facts)]
-    yield from wrong or [ok("SERVER", f"Postgres {facts.version}, wal_level {facts.wal_level}")]
+    yield from wrong or [_right(facts)]
+
+
+def _right(facts: ServerFacts) -> Finding:
+    standby = ", a standby" if facts.is_standby else ""
+    return ok("SERVER", f"Postgres {facts.version}, wal_level {facts.wal_level}{standby}")
 
 
 def _replication(facts: ServerFacts, server_version: int) -> Iterator[Finding]:
     if server_version < OLDEST:
         yield critical("SERVER_VERSION", f"Postgres {facts.version} is too old", "upgrade to Postgres 14 or newer")
-    if facts.is_standby:
-        yield critical("STANDBY", "the server is a standby", "set source.host to the primary")
+    if facts.is_standby and server_version < _DECODES_ON_STANDBY:
+        yield critical("STANDBY", "a standby before 16 cannot decode its log", "set source.host to the primary")
+    elif facts.is_standby and not (facts.feedback and facts.primary_slot):
+        yield warning(
+            "STANDBY_FEEDBACK",
+            "this standby does not hold back what the slot needs: vacuum on the primary can make the slot useless",
+            "there: ALTER SYSTEM SET hot_standby_feedback = on, and primary_slot_name to a slot of its primary",
+        )
     if facts.wal_level != "logical":
         yield critical(
             "WAL_LEVEL",

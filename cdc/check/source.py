@@ -14,7 +14,7 @@ import psycopg
 
 from cdc.catalog import Table, Unfit, all_tables, load_relations, match_tables
 from cdc.changes import Relation
-from cdc.check import publication, server, slot, tables
+from cdc.check import failover, publication, server, slot, tables
 from cdc.check.finding import Finding, critical, of_error, ok, warning
 from cdc.errors import CdcError, ConfigError
 from cdc.names import quote_ident
@@ -40,7 +40,9 @@ def look_at_source(settings: Settings) -> tuple[list[Finding], list[Relation]]:
         found = list(dict.fromkeys(_refusal(session, role, error) for role, error in refused))
         if session is None:
             return found, []
-        found += server.findings_of(server.server_facts(session, settings.slot), session.info.server_version)
+        facts = server.server_facts(session, settings.slot)
+        found += server.findings_of(facts, session.info.server_version)
+        found += failover.look_at_failover(session, settings, is_standby=facts.is_standby)
         found += _roles(session, source)
         if stream is not None:
             found += _replication(source)

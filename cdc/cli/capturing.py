@@ -18,6 +18,7 @@ from cdc.changes import Relation
 from cdc.check import fix
 from cdc.check.publication import require_publication
 from cdc.errors import OperatorError, TransientError
+from cdc.lineage import Lineage, has_diverged, require_same_database, require_same_history
 from cdc.log import get
 from cdc.names import topic_name
 from cdc.postgres import connect
@@ -27,11 +28,12 @@ from cdc.progress_log import ProgressLog
 from cdc.publisher import Publisher
 from cdc.recover.run import Recovered, Recovery
 from cdc.replication import ReplicationConnection
-from cdc.resume import SlotState, Start, decide_start, require_recovery
+from cdc.resume import SlotState, Start, decide_start, require_ours, require_recovery
 from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from cdc.slot_watch import SlotWatch
 from cdc.slots import read_slot
+from cdc.timeline import TimelineGuard, database_oid, read_lineage
 from cdc.topics import Topics, pipeline_topics, table_topic
 from snapshot.reader import estimate_rows
 from snapshot.run import InitialSnapshot, SnapshotProgress
@@ -83,21 +85,21 @@ class CaptureRun:
         if self._newest() is None:
             self._prepare()
         self._await_slot()
-        tables, system_id, estimated = self._look_at_source()
-        decide_start(self._newest(), self._read_slot(), system_id)  # before a recovery that runs would be fenced
+        tables, lineage, estimated = self._look_at_source()
+        self._decide(lineage)  # before a recovery that runs would be fenced
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
             # Read in this order: whoever wrote to Kafka before we fenced it had made its slot before that.
-            progress, slot = self._newest(), self._read_slot()
-            start = decide_start(progress, slot, system_id)
+            progress, slot, start = self._decide(lineage)
             if start is not Start.STREAM:
                 progress = self._snapshot(start, topics, tables, slot, publisher, progress, estimated)
             assert progress is not None
             self._require_same_tables(progress, tables)
             tables = self._as_announced(tables)
-            streaming = Streaming(settings, tables, publisher, progress, lambda: self.wait(0))
-            streaming.run()
+            with TimelineGuard(settings.source, lineage) as guard:
+                progress = lineage.marked(progress)
+                Streaming(settings, tables, publisher, progress, lambda: self.wait(0), guard.check).run()
         finally:
             publisher.close()
 
@@ -105,18 +107,29 @@ class CaptureRun:
         """Take a new slot and bring the topics to it by difference; capture goes on from there when it is started."""
         settings = self.settings
         self._await_slot()
-        tables, system_id, estimated = self._look_at_source()
-        require_recovery(self._newest(), self._read_slot(), system_id, force=force)
+        tables, lineage, estimated = self._look_at_source()
+        self._recoverable(lineage, force=force)
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
-            slot = self._read_slot()
-            progress = require_recovery(self._newest(), slot, system_id, force=force)
+            progress, slot = self._recoverable(lineage, force=force)
             self._require_same_tables(progress, tables)
             announced = read_schemas(settings.kafka, settings.pipeline)
             return Recovery(settings, tables, announced, publisher, report).run(progress, slot, estimated)
         finally:
             publisher.close()
+
+    def _decide(self, lineage: Lineage) -> tuple[Progress | None, SlotState | None, Start]:
+        progress, slot = self._newest(), self._read_slot()
+        require_same_database(progress, lineage)
+        require_same_history(progress, lineage)
+        return progress, slot, decide_start(progress, slot, lineage.system_id)
+
+    def _recoverable(self, lineage: Lineage, *, force: bool) -> tuple[Progress, SlotState | None]:
+        progress, slot = self._newest(), self._read_slot()
+        require_same_database(progress, lineage)
+        force = force or has_diverged(progress, lineage)
+        return lineage.marked(require_recovery(progress, slot, lineage.system_id, force=force)), slot
 
     def _await_slot(self) -> None:
         """A killed capture's walsender may linger; a running capture's does not go away, and is not disturbed."""
@@ -133,15 +146,21 @@ class CaptureRun:
     def _read_slot(self) -> SlotState | None:
         source = self.settings.source
         with connect(source, source.read, application="afterimage slot") as connection:
-            return read_slot(connection, self.settings.slot)
+            slot = read_slot(connection, self.settings.slot)
+        require_ours(slot, source.database)
+        return slot
 
     def _prepare(self) -> None:
         """The first run makes the roles and the publication, where it has been given a role that may."""
         if self.settings.source.admin is not None:
-            for line in fix(self.settings):
-                _log.info("prepared the source", made=line)
+            try:
+                for line in fix(self.settings):
+                    _log.info("prepared the source", made=line)
+            except OperatorError as error:
+                if error.code != "STANDBY":  # prepared on its primary, or the next step says what is missing
+                    raise
 
-    def _look_at_source(self) -> tuple[Tables, str, dict[str, int]]:
+    def _look_at_source(self) -> tuple[Tables, Lineage, dict[str, int]]:
         settings = self.settings
         source = settings.source
         with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
@@ -151,14 +170,15 @@ class CaptureRun:
             privacy.require_fits(relations)
             require_publication(connection, settings.publication, relations)
             estimated = estimate_rows(connection, relations)
+            oid = database_oid(connection)
         replication = ReplicationConnection(source, source.stream, application=f"afterimage {settings.pipeline}")
         try:
-            system_id = replication.identify()
+            lineage = read_lineage(replication, oid)
         finally:
             replication.close()
         by_oid = {relation.oid: relation for relation in relations}
         tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid, privacy)
-        return tables, system_id, estimated
+        return tables, lineage, estimated
 
     def _newest(self) -> Progress | None:
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)

@@ -51,11 +51,20 @@ def hostile_password() -> str:
 def prepared_source(
     database: Database, pipeline: str, folder: Path, *, ddl: str = TABLES, **source: Any
 ) -> Iterator[Settings]:
-    """Run `ddl`, make the roles and the publication; the roles go again afterwards."""
+    """Run `ddl`, choose roles; they go again afterwards."""
+    settings = settings_for(database, pipeline, folder, ddl=ddl, **source)
+    try:
+        yield settings
+    finally:
+        drop_roles(settings, database)
+
+
+def settings_for(database: Database, pipeline: str, folder: Path, *, ddl: str = TABLES, **source: Any) -> Settings:
+    """Run `ddl`; the settings of a pipeline with roles of its own, not yet made."""
     mark = secrets.token_hex(5)
     with database.connect() as connection:
         connection.execute(ddl)
-    settings = Settings(
+    return Settings(
         pipeline=pipeline,
         data=folder / "data",
         views=folder / "views",
@@ -73,10 +82,6 @@ def prepared_source(
             }
         ),
     )
-    try:
-        yield settings
-    finally:
-        drop_roles(settings, database)
 
 
 def drop_roles(settings: Settings, database: Database) -> None:

@@ -35,7 +35,8 @@ def test_a_right_server():
     ("change", "code"),
     [
         ({"wal_level": "replica"}, "WAL_LEVEL"),
-        ({"is_standby": True}, "STANDBY"),
+        ({"is_standby": True}, "STANDBY_FEEDBACK"),
+        ({"is_standby": True, "primary_slot": "s", "feedback": False}, "STANDBY_FEEDBACK"),
         ({"encoding": "SQL_ASCII"}, "ENCODING"),
         ({"wal_keep": "-1"}, "WAL_UNLIMITED"),
         ({"idle_slot_timeout": "1d"}, "SLOT_TIMEOUT"),
@@ -53,6 +54,12 @@ def test_each_thing_wrong_is_one_finding_with_a_remedy(change, code):
 def test_room_for_two_is_room_enough():
     assert server_codes(replace(RIGHT, slots=9, senders=9)) == ["SERVER"]
     assert server_codes(replace(RIGHT, slots=9, own_slots=0)) == ["NO_ROOM"]
+
+
+def test_a_standby_decodes_from_16_on():
+    standby = replace(RIGHT, is_standby=True, primary_slot="s")
+    assert server_codes(standby) == ["SERVER"]
+    assert server_codes(standby, 150_009) == ["STANDBY"]
 
 
 def test_an_old_server():
