@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
 
+from cdc import metrics
 from cdc.changes import Record
 from cdc.errors import TransientError
 from cdc.kafka_clients import producer, translate, translated
@@ -89,6 +90,7 @@ class Publisher:
             self._producer.commit_transaction(self._timeout_s)
         self._open = False
         self._first, self._counts = {}, {}
+        metrics.committed(progress)
 
     def close(self) -> None:
         """Drop what is open; a new publisher's start() aborts it on the broker."""

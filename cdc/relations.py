@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 
+from cdc import metrics
 from cdc.catalog import relation_by_oid
 from cdc.changes import UNCHANGED, Change, Column, Relation
 from cdc.completion import complete as from_old_row
@@ -61,6 +62,7 @@ class SourceCatalogue:
         if not self._lacks(change.relation, change.new):
             return change
         stored = self._read(change.relation, change.new)
+        metrics.TOAST_COMPLETIONS.labels("gone" if stored is None else "read").inc()
         if stored is None:
             _log.warning("row with unchanged values is gone, a delete follows", table=change.relation.qualified)
             return None

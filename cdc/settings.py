@@ -236,6 +236,19 @@ class Apply(Section):
     )
 
 
+class Metrics(Section):
+    """Prometheus metrics over HTTP, for those who ask for them; without a login, so on loopback."""
+
+    host: str = Field(default="127.0.0.1", description="the address to listen on")
+    capture_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="capture's port; none: no metrics; 0: any free one, which the log names",
+    )
+    apply_port: int | None = Field(default=None, ge=0, le=65535, description="apply's port, in the same way")
+
+
 class Stack(Section):
     """The embedded servers' preferred ports; another free one is taken when one is in use."""
 
@@ -267,6 +280,7 @@ class Settings(Section):
     search: Search = Search()
     cache: Cache = Cache()
     apply: Apply = Apply()
+    metrics: Metrics = Metrics()
     stack: Stack = Stack()
 
     @field_validator("data", "views")

@@ -1,19 +1,19 @@
 """A second thread of capture that looks at what the slot keeps, also while Kafka is away and WAL piles up.
 
-In: settings. Out: warnings with code and remedy, at each change for the worse and then every ten minutes. Keeps true:
-it never stops capture, whatever it meets; that Postgres is away is for the reading thread to tell.
+In: settings. Out: metrics; warnings with code and remedy, at each change for the worse and then every ten minutes.
+Keeps true: it never stops capture, whatever it meets; that Postgres is away is for the reading thread to tell.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
 import psycopg
 
+from cdc import metrics
 from cdc.errors import CdcError
 from cdc.log import get
 from cdc.postgres import connect
@@ -23,7 +23,7 @@ from cdc.slots import read_retention
 
 _log = get(__name__)
 
-_EVERY_S: Final = 5.0
+_EVERY_S: Final = 2.0
 _REPEAT_S: Final = 600.0
 _GOODBYE_S: Final = 2.0
 
@@ -70,11 +70,8 @@ class Alarms:
 class SlotWatch:
     """Use in a `with` around everything that capture does."""
 
-    def __init__(
-        self, settings: Settings, on_reading: Callable[[Retention, Danger, float | None], None] = lambda *_: None
-    ) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._on_reading = on_reading
         self._alarms = Alarms(settings)
         self._stop = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
@@ -104,7 +101,7 @@ class SlotWatch:
             self._connection = connect(source, source.read, application="afterimage slot watch")
         retention = read_retention(self._connection, self._settings.slot)
         danger = self._alarms.take(retention, time.monotonic())
-        self._on_reading(retention, danger, self._alarms.bytes_per_s)
+        metrics.looked(retention, danger, self._alarms.bytes_per_s, time.time())
 
     def _close(self) -> None:
         if self._connection is not None:

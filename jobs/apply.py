@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from cdc import metrics
 from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
@@ -198,6 +199,9 @@ class ApplyRun:
         if rows:
             self._ledger.write(rows)
         lsn = common_lsn(positions)
+        metrics.BATCH_SECONDS.observe(time.monotonic() - self._batch_s)
+        for target, position in positions.items():
+            metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
         _log.info("batch done", lsn=format_lsn(lsn or 0), seconds=round(time.monotonic() - self._batch_s, 3))
         for request, view in rebuilt.items():
             _log.info("view rebuilt", view=view, lsn=format_lsn(lsn or 0))

@@ -14,6 +14,7 @@ from cdc.cli.screen import err
 from cdc.cli.stopping import stop_event
 from cdc.errors import CdcError, TransientError
 from cdc.log import get
+from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
 from jobs.apply import ApplyRun
 from jobs.control import ControlServer
@@ -30,6 +31,7 @@ def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
     if master is not None:
         settings = settings.model_copy(update={"apply": settings.apply.model_copy(update={"master": master})})
     stop = stop_event()
+    serve_metrics(settings.metrics, settings.metrics.apply_port)
     spark = spark_session(settings, f"afterimage {settings.pipeline}")
     stop_event(stop)  # pyspark has put its own handler of Ctrl-C in place
     try:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from cdc import metrics
 from cdc.cli.capturing import CaptureRun
 from cdc.cli.screen import err
 from cdc.cli.stopping import stop_event
 from cdc.errors import TransientError
+from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
 from snapshot.run import SnapshotProgress
 
@@ -27,6 +29,7 @@ def run_capture(settings: Settings) -> None:
         task = bar.add_task("snapshot", total=None, rate="", visible=False)
 
         def report(state: SnapshotProgress) -> None:
+            metrics.snapshot_read(state.read)
             rows, expected = sum(state.read.values()), sum(state.estimated.values())
             speed = bar.tasks[0].speed
             bar.update(
@@ -41,4 +44,5 @@ def run_capture(settings: Settings) -> None:
             if err.is_terminal:
                 err.print(f"[yellow]waiting[/] {escape(error.message)}; trying again in {wait_s:.0f} s")
 
+        serve_metrics(settings.metrics, settings.metrics.capture_port)
         CaptureRun(settings, stop.wait, report, trouble).run()

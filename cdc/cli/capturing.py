@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cdc import metrics
 from cdc.capture import Stopped, Streaming, Tables
 from cdc.catalog import load_relations
 from cdc.changes import Relation
@@ -29,7 +30,7 @@ from cdc.publisher import Publisher
 from cdc.recover.run import Recovered, Recovery
 from cdc.replication import ReplicationConnection
 from cdc.resume import SlotState, Start, decide_start, require_ours, require_recovery
-from cdc.schema_log import read_schemas
+from cdc.schema_log import SchemaRecord, read_schemas
 from cdc.settings import Settings
 from cdc.slot_watch import SlotWatch
 from cdc.slots import read_slot
@@ -72,6 +73,7 @@ class CaptureRun:
             except TransientError as error:
                 lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
                 backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
+                metrics.RESTARTS.labels(error.code).inc()
                 self.on_trouble(error, backoff)
                 _log.warning("capture starts over", code=error.code, reason=error.message, backoff_s=backoff)
                 if self.wait(backoff):
@@ -114,7 +116,7 @@ class CaptureRun:
             publisher.start()
             progress, slot = self._recoverable(lineage, force=force)
             self._require_same_tables(progress, tables)
-            announced = read_schemas(settings.kafka, settings.pipeline)
+            announced = self._announced(tables)
             return Recovery(settings, tables, announced, publisher, report).run(progress, slot, estimated)
         finally:
             publisher.close()
@@ -240,13 +242,16 @@ class CaptureRun:
 
     def _as_announced(self, tables: Tables) -> Tables:
         """The relations as the topics have them, which a change in the log is then compared with."""
+        known = {record.relation.oid: record.relation for record in self._announced(tables).values()}
+        return replace(tables, relations={**tables.relations, **known})
+
+    def _announced(self, tables: Tables) -> dict[tuple[str, str], SchemaRecord]:
+        """What the topics say of the tables; their columns' rules must be today's."""
         schemas = read_schemas(self.settings.kafka, self.settings.pipeline)
         for record in schemas.values():
-            if record.relation.oid not in tables.relations:
-                continue
-            tables.privacy.require_unchanged(record.relation, record.rules)
-        known = {record.relation.oid: record.relation for record in schemas.values()}
-        return replace(tables, relations={**tables.relations, **known})
+            if record.relation.oid in tables.relations:
+                tables.privacy.require_unchanged(record.relation, record.rules)
+        return schemas
 
 
 def _require_keys(relations: list[Relation]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc.settings import Kafka, Settings
+from cdc.settings import Kafka, Metrics, Settings
 from tests.support.capturing import insert_lsn, running_capture
 from tests.support.processes import Command, json_of, run_command, write_config
 from tests.support.wait import wait_until
@@ -20,6 +22,15 @@ def settings(source: Settings, kafka: Any) -> Settings:
     return source.model_copy(update={"kafka": Kafka(bootstrap=kafka.address)})
 
 
+def scrape(command: Command) -> dict[str, float]:
+    """Capture's metrics without labels, from the port that its log names."""
+    [address] = re.findall(r"127\.0\.0\.1:\d+", command.text())[:1]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    samples = (line.split(" ") for line in lines if line.startswith("afterimage_") and "{" not in line)
+    return {name: float(number) for name, number in samples}
+
+
 def test_an_alarm_is_raised_everywhere(settings: Settings, admin: Any, tmp_path: Path) -> None:
     with running_capture(settings) as capture:
         capture.wait_for(insert_lsn(admin))
@@ -29,7 +40,8 @@ def test_an_alarm_is_raised_everywhere(settings: Settings, admin: Any, tmp_path:
     admin.execute("INSERT INTO public.secrets SELECT g, repeat('x', 500) FROM generate_series(1, 2000) g")
 
     tight = settings.source.model_copy(update={"wal_kept_warning_bytes": 1000, "wal_kept_max_bytes": 100_000})
-    config = write_config(settings.model_copy(update={"source": tight}), tmp_path)
+    measured = Metrics(capture_port=0)
+    config = write_config(settings.model_copy(update={"source": tight, "metrics": measured}), tmp_path)
     status = run_command(config, "status", "--json")
     report = json_of(status)
     assert status.returncode == 1
@@ -46,6 +58,10 @@ def test_an_alarm_is_raised_everywhere(settings: Settings, admin: Any, tmp_path:
     try:
         wait_until(lambda: "SLOT_AT_RISK" in command.text(), what="the alarm in capture's log")
         assert command.alive
+        scraped = scrape(command)
+        assert scraped["afterimage_slot_danger"] == 2
+        assert scraped["afterimage_slot_retained_bytes"] > 1_000_000
+        assert scraped["afterimage_source_lsn"] > 0
     finally:
         command.stop()
         admin.execute("ROLLBACK")
