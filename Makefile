@@ -7,7 +7,7 @@ A := $(BIN)/afterimage
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-matrix test-versions check format lint types imports clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions check format lint types imports clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ prove: $(READY) ## compare every view in every sink with Postgres
 
 test: $(READY) ## every test, against real servers
 	@$(BIN)/pytest
+
+test-large: $(READY) ## a transaction of 2 GB (minutes, 8 GB of disk); AFTERIMAGE_LARGE_MB=500 for a smaller one
+	@$(BIN)/pytest -m large tests/large
 
 test-matrix: $(READY) ## what depends on Postgres, against each version; VERSIONS='14 18' for some
 	@$(BIN)/python -m tests.support.matrix --versions $(VERSIONS)

@@ -36,6 +36,9 @@ class Limits:
     batch_records_max: int = 50_000
     batch_bytes_max: int = 32 << 20
     part_records_max: int = 500_000
+    part_bytes_max: int = 64 << 20
+    part_completed_max: int = 5_000
+    """Rows whose unchanged values are read from the source, one query each: a part must end before Kafka aborts it."""
     chunk_records: int = 2_000
     idle_interval_s: float = 0.5
 
@@ -46,6 +49,7 @@ class _Batch:
 
     records: int = 0
     size: int = 0
+    completed: int = 0
     checksum: int = 0
     opened_s: float = 0.0
     reached: int = 0
@@ -135,13 +139,27 @@ class CaptureMachine:
         for index, change in enumerate(transaction.changes):
             if index < done:
                 continue
-            if self._batch.records >= self._limits.part_records_max:
+            if self._is_large():
                 yield from self._commit(*((Kind.PART, Part(commit_lsn, index)) if index else (Kind.STREAM, None)))
-            whole = (yield Complete(change)) if _has_gap(change) else change
+            whole = (yield from self._completed(change)) if _has_gap(change) else change
             if whole is not None:
                 encoder = yield from self._encoder(whole.relation, commit_lsn)
                 yield from self._add(encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms))
         self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
+
+    def _is_large(self) -> bool:
+        """Whether what is open should be committed before a transaction is whole."""
+        batch, limits = self._batch, self._limits
+        return (
+            batch.records >= limits.part_records_max
+            or batch.size >= limits.part_bytes_max
+            or (batch.completed >= limits.part_completed_max and batch.records > 0)
+        )
+
+    def _completed(self, change: Change) -> Generator[Effect, Any, Change | None]:
+        self._batch.completed += 1
+        whole: Change | None = yield Complete(change)
+        return whole
 
     def _take_part(self, commit_lsn: int) -> int:
         """How many changes of this transaction the topics hold, which must be the one that an earlier run began."""

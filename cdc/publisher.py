@@ -21,7 +21,11 @@ from cdc.settings import Kafka
 
 POSITION_HEADER: Final = "position"
 _QUEUE_RECORDS: Final = 500_000
-_QUEUE_KB: Final = 128 << 10
+_QUEUE_KB_MAX: Final = 2_000_000
+"""What librdkafka takes at all: a row may be nearly as large as Kafka's largest record."""
+
+_HELD_BYTES_MAX: Final = 64 << 20
+"""What is handed to librdkafka before its delivery is waited for, but for one record."""
 _POLL_S: Final = 0.1
 
 
@@ -37,6 +41,7 @@ class Publisher:
         self._error: KafkaError | None = None
         self._first: dict[tuple[str, int], int] = {}
         self._counts: dict[tuple[str, int], int] = {}
+        self._held_bytes = 0
         self._producer = producer(
             kafka,
             f"capture-{pipeline}",
@@ -48,7 +53,7 @@ class Publisher:
                 "batch.size": 256 << 10,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": _QUEUE_RECORDS,
-                "queue.buffering.max.kbytes": _QUEUE_KB,
+                "queue.buffering.max.kbytes": _QUEUE_KB_MAX,
             },
         )
 
@@ -65,6 +70,10 @@ class Publisher:
             slot = (record.topic, record.partition)
             count = counts.get(slot, 0)
             headers = [(POSITION_HEADER, record.position)] if record.position is not None else None
+            self._held_bytes += len(record.value or b"")
+            if self._held_bytes > _HELD_BYTES_MAX:
+                self._flush()
+                self._held_bytes = len(record.value or b"")
             send(record, headers, self._landed if count == 0 else None)
             counts[slot] = count + 1
         self._producer.poll(0)
@@ -132,6 +141,7 @@ class Publisher:
             self._wait()
         if self._error is not None:
             raise translate(self._error, "producing to Kafka")
+        self._held_bytes = 0
         missing = self._counts.keys() - self._first.keys()
         if missing:
             raise TransientError("Kafka did not acknowledge every record", "capture starts again by itself")

@@ -11,7 +11,7 @@ from tests.support.postgres_version import MAJOR
 
 pytest_plugins = ["tests.support.servers", "tests.support.source", "tests.support.spark", "tests.support.pipelines"]
 
-TIERS = ("unit", "property", "contract", "simulation", "integration", "faults")
+TIERS = ("unit", "property", "contract", "simulation", "integration", "faults", "large")
 
 
 def pytest_configure(config: pytest.Config) -> None:

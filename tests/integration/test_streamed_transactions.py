@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from cdc.postgres import connect
 from cdc.settings import Kafka, Settings
 from tests.support.capturing import folded, insert_lsn, running_capture, table_messages
+from tests.support.large import run_large_transaction, with_small_work_memory
 from tests.support.wait import wait_until
 
 FILL = "INSERT INTO public.orders SELECT g, repeat(md5(g::text), 10), 1 FROM generate_series(%s::int, %s::int) g"
@@ -19,8 +20,7 @@ FILL = "INSERT INTO public.orders SELECT g, repeat(md5(g::text), 10), 1 FROM gen
 
 @pytest.fixture
 def settings(source: Settings, admin: psycopg.Connection[Any], kafka: Any) -> Settings:
-    database = sql.Identifier(source.source.database)
-    admin.execute(sql.SQL("ALTER DATABASE {} SET logical_decoding_work_mem = '64kB'").format(database))
+    with_small_work_memory(source, admin)
     capture = source.capture.model_copy(update={"spill_bytes": 100_000})
     return source.model_copy(update={"kafka": Kafka(bootstrap=kafka.address, partitions=2), "capture": capture})
 
@@ -121,3 +121,11 @@ def test_a_capture_that_ends_amid_a_large_transaction_starts_clean(settings: Set
     with running_capture(settings) as capture:
         capture.wait_for(insert_lsn(admin))
         assert captured_ids(settings) == ids(admin)
+
+
+def test_a_capture_killed_amid_a_large_transaction_publishes_it_once(settings: Settings, tmp_path: Path) -> None:
+    """`make test-large` does the same with two gigabytes."""
+    figures = run_large_transaction(settings, tmp_path, 80)
+    assert figures.spool_mb > 40
+    assert figures.parts > 0
+    assert figures.peak_rss_mb < 300

@@ -49,6 +49,8 @@ class CaptureProcess:
         self._limits = Limits(
             batch_records_max=rng.choice((4, 12, 50_000)),
             part_records_max=rng.choice((5, 9, 500_000)),
+            part_bytes_max=rng.choice((1_500, 1 << 40, 1 << 40)),
+            part_completed_max=rng.choice((1, 5_000)),
             chunk_records=rng.choice((1, 4, 2_000)),
         )
 

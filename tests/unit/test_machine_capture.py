@@ -163,6 +163,31 @@ def test_whole_transactions_before_a_large_one_make_a_boundary():
     ]
 
 
+def test_a_large_transaction_is_split_by_bytes_too():
+    # Each of these records has nine bytes and more.
+    driven = Driven(limits=replace(LIMITS, part_bytes_max=18))
+
+    effects = driven.see(*transaction(120, 5, 130)) + driven.see()
+
+    assert [(p.kind, p.part) for p in commits(effects)] == [
+        (Kind.PART, Part(120, 2)),
+        (Kind.PART, Part(120, 4)),
+        (Kind.STREAM, None),
+    ]
+
+
+def test_a_part_ends_after_so_many_rows_read_from_the_source():
+    row = frames.update(TABLE.oid, ("1", UNCHANGED))
+    described = frames.relation(frames.relation_message(TABLE))
+    sent = framed(frames.begin(120), described, row, row, row, frames.commit(120, 130))
+
+    driven = Driven(limits=replace(LIMITS, part_completed_max=2))
+
+    effects = driven.see(*sent) + driven.see()
+
+    assert [(p.kind, p.part) for p in commits(effects)] == [(Kind.PART, Part(120, 2)), (Kind.STREAM, None)]
+
+
 class TestAfterAPart:
     """A run that begins where an earlier one had published a part."""
 
