@@ -18,6 +18,7 @@ import psutil
 from confluent_kafka import TopicPartition
 from psycopg import sql
 
+from cdc.errors import TransientError
 from cdc.kafka_clients import END_OF_PARTITION, consumer
 from cdc.names import topic_name
 from cdc.postgres import connect
@@ -134,7 +135,10 @@ def _wait_for(settings: Settings, capture: Command, lsn: int, timeout_s: float =
 
     def reached() -> bool:
         assert capture.alive, capture.text()[-3000:]
-        boundary = log.boundary(0.2)
+        try:
+            boundary = log.boundary(0.2)
+        except TransientError:  # the topic is being made
+            return False
         return boundary is not None and boundary.lsn >= lsn
 
     try:
