@@ -3,11 +3,12 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 A := $(BIN)/afterimage
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions check format lint types imports clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions check format lint types imports lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,8 +52,8 @@ export SQL
 prove: $(READY) ## compare every view in every sink with Postgres
 	@$(A) prove
 
-test: $(READY) ## every test, against real servers
-	@$(BIN)/pytest
+test: $(READY) ## every test, against real servers, on two workers with servers of their own
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
 
 test-large: $(READY) ## a transaction of 2 GB (minutes, 8 GB of disk); AFTERIMAGE_LARGE_MB=500 for a smaller one
 	@$(BIN)/pytest -m large tests/large
@@ -78,6 +79,11 @@ types: $(READY)
 
 imports: $(READY)
 	@$(BIN)/lint-imports
+
+PIN := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml
+lock: ## pin the Python packages anew, with hashes (needs uv)
+	@$(PIN) --output-file config/requirements/run.txt
+	@$(PIN) --group dev --output-file config/requirements/dev.txt
 
 clean: ## remove the virtual environment and caches (not data/)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.support.postgres_version import MAJOR
 pytest_plugins = ["tests.support.servers", "tests.support.source", "tests.support.spark", "tests.support.pipelines"]
 
 TIERS = ("unit", "property", "contract", "simulation", "integration", "faults", "large")
+
+_DOCKER = pytest.StashKey[tuple[int, int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,5 +46,31 @@ def _depends_on_postgres(fixtures: Iterable[str]) -> bool:
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     """Nothing is skipped without a word: how many tests need what this machine may not have."""
-    docker = sum(item.get_closest_marker("docker") is not None for item in items)
-    return f"{docker} of {len(items)} tests are marked docker"
+    return _docker_words(*_counted(items))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells what it collected, since the process that prints collects nothing."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["docker"] = _counted(session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker collects all tests: the last one's word is all of theirs."""
+    if told := getattr(node, "workeroutput", {}).get("docker"):
+        node.config.stash[_DOCKER] = tuple(told)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print what the workers told."""
+    if told := config.stash.get(_DOCKER, None):
+        terminalreporter.write_line(_docker_words(*told))
+
+
+def _counted(items: list[pytest.Item]) -> tuple[int, int]:
+    return sum(item.get_closest_marker("docker") is not None for item in items), len(items)
+
+
+def _docker_words(docker: int, tests: int) -> str:
+    return f"{docker} of {tests} tests are marked docker"
