@@ -53,7 +53,7 @@ def run_query(settings: Settings, sql: str, wait_lsn: int | None = None, timeout
     if state is None:
         raise OperatorError(
             f"pipeline {settings.pipeline} has no derived tables yet",
-            "start `afterimage capture` and `afterimage apply`, or `make up`",
+            "apply makes them: `afterimage status` says whether it runs and how far it is",
             code="NO_TABLES",
         )
     for _ in range(ATTEMPTS - 1):
