@@ -63,7 +63,7 @@ test-matrix: $(READY) ## what depends on Postgres, against each version; VERSION
 VERSIONS ?= 14 15 16 17 18
 
 test-versions: $(READY) ## a part of that, against the oldest and the newest
-	@$(BIN)/python -m tests.support.matrix --versions 14 18 tests/integration
+	@$(BIN)/python -m tests.support.matrix tests/integration --versions 14 18
 
 check: format lint types imports test test-versions ## what CI runs
 
