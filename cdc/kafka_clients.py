@@ -6,18 +6,25 @@ In: settings.Kafka. Out: configured confluent-kafka clients; every KafkaExceptio
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from cdc.errors import CdcError, OperatorError, RecordError, TransientError
+from cdc.errors import CdcError, ConfigError, OperatorError, RecordError, TransientError
 from cdc.log import get
 from cdc.settings import Kafka
+from cdc.tls import why_distrusted
 
 _log = get(__name__)
+
+_FIRST_LOOK_S: Final = 0.5
+
+Client = TypeVar("Client", Consumer, Producer, AdminClient)
 
 TOPIC_MISSING: Final = "TOPIC_MISSING"
 END_OF_PARTITION: Final = KafkaError._PARTITION_EOF
@@ -31,6 +38,7 @@ _UNAUTHORISED: Final = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
+_LOGIN_REFUSED: Final = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _TOO_LARGE: Final = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
 _GONE: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 
@@ -44,7 +52,7 @@ def client_config(kafka: Kafka, purpose: str) -> dict[str, Any]:
         "error_cb": _heard,
         "log_level": 0,
         "reconnect.backoff.max.ms": 2_000,
-        **kafka.properties,
+        **kafka.client_properties(),
     }
 
 
@@ -58,29 +66,46 @@ def _heard(error: KafkaError) -> None:
 
 def consumer(kafka: Kafka, purpose: str, **options: Any) -> Consumer:
     """A consumer that sees committed records only, assigned by hand."""
-    return Consumer(
-        {
-            **client_config(kafka, purpose),
-            "group.id": f"afterimage-{purpose}",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 50,
-            "check.crcs": True,
-            **options,
-        }
-    )
+    reading = {
+        "group.id": f"afterimage-{purpose}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "fetch.wait.max.ms": 50,
+        "check.crcs": True,
+    }
+    return _made(Consumer, {**client_config(kafka, purpose), **reading, **options}, kafka)
 
 
-def admin(kafka: Kafka) -> AdminClient:
+def admin(kafka: Kafka, purpose: str = "admin", **options: Any) -> AdminClient:
     """An admin client."""
-    return AdminClient(client_config(kafka, "admin"))
+    return _made(AdminClient, {**client_config(kafka, purpose), **options}, kafka)
 
 
 def producer(kafka: Kafka, purpose: str, **options: Any) -> Producer:
     """A producer; transactional when the options say so."""
-    return Producer({**client_config(kafka, purpose), "enable.idempotence": True, **options})
+    return _made(Producer, {**client_config(kafka, purpose), "enable.idempotence": True, **options}, kafka)
+
+
+def _made(kind: Callable[[dict[str, Any]], Client], config: dict[str, Any], kafka: Kafka) -> Client:
+    try:
+        return kind(config)
+    except KafkaException as error:
+        raise _unusable(error.args[0], kafka) from None
+
+
+def _unusable(error: KafkaError, kafka: Kafka) -> ConfigError:
+    """librdkafka refuses a property: it may quote the value, so what was configured as a secret is cut out."""
+    text = error.str()
+    for name, value in kafka.client_properties().items():
+        if "password" in name or name in kafka.property_files or name.endswith(".pem"):
+            text = text.replace(value, "..") if value else text
+    return ConfigError(
+        f"kafka.properties: {text}",
+        "a file that is named there must be readable and in PEM; docs/SECURITY.md has an example",
+        code="KAFKA_PROPERTIES",
+    )
 
 
 @contextmanager
@@ -122,4 +147,56 @@ def translate(error: Any, doing: str) -> CdcError:
             "who deleted it? start over under a new pipeline name, or restore the topic",
             code=TOPIC_MISSING,
         )
-    return TransientError(f"{doing}: {text}", "is Kafka up and reachable at kafka.bootstrap?", code="KAFKA_UNAVAILABLE")
+    return TransientError(
+        f"{doing}: {text}",
+        "is Kafka up and reachable at kafka.bootstrap, and does security.protocol fit its port?",
+        code="KAFKA_UNAVAILABLE",
+    )
+
+
+def cluster(kafka: Kafka, client: AdminClient, heard: list[KafkaError], timeout_s: float) -> ClusterMetadata:
+    """Brokers and topics as they are now; `heard` is where the client's `error_cb` puts what it is told."""
+    deadline, patience_s = time.monotonic() + timeout_s, _FIRST_LOOK_S
+    heard.clear()
+    while True:
+        try:
+            return client.list_topics(timeout=patience_s)
+        except KafkaException as error:
+            client.poll(0)
+            left_s = deadline - time.monotonic()
+            if (refused := _refusal(kafka, heard)) is not None:
+                raise refused from error
+            if left_s <= 0:
+                raise translate(error.args[0], f"connecting to Kafka at {kafka.bootstrap}") from error
+            patience_s = min(2 * patience_s, max(left_s, _FIRST_LOOK_S))
+
+
+def _refusal(kafka: Kafka, heard: Sequence[KafkaError]) -> CdcError | None:
+    """Why a broker turned us away, which the call itself does not say: it only times out."""
+    at = f"Kafka at {kafka.bootstrap}"
+    if any(each.code() in _LOGIN_REFUSED for each in heard):
+        return OperatorError(
+            f"{at} refuses the login",
+            "check sasl.mechanism, sasl.username and the password in kafka.properties or kafka.property_files",
+            code="KAFKA_UNAUTHORISED",
+        )
+    # From TLS 1.3 on, a client's certificate is refused only after the handshake: then it is a transport error.
+    of_tls = next((each for each in heard if each.code() == KafkaError._SSL or "SSL alert" in each.str()), None)
+    return _of_tls(kafka, at, of_tls) if of_tls is not None else None
+
+
+def _of_tls(kafka: Kafka, at: str, refusal: KafkaError) -> CdcError:
+    host, _, port = kafka.bootstrap.split(",")[0].rpartition(":")
+    authority = kafka.properties.get("ssl.ca.location")
+    names = kafka.properties.get("ssl.endpoint.identification.algorithm") != "none"
+    key = "kafka.properties.ssl.ca.location"
+    path = Path(authority) if authority else None
+    if host and port.isdigit() and (wrong := why_distrusted(host, int(port), path, key=key, names=names)):
+        return wrong.error(at)
+    if "alert" in refusal.str() or "certificate" in refusal.str():
+        return OperatorError(
+            f"{at} refuses our certificate",
+            "give one that the broker's truststore knows: kafka.properties ssl.certificate.location, ssl.key.location",
+            code="TLS_CLIENT",
+        )
+    return OperatorError(f"{at}: TLS fails", "does the broker's port speak TLS? check security.protocol", code="TLS")

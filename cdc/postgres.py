@@ -6,6 +6,7 @@ names the remedy. Invariant: row_security is off (a policy raises instead of hid
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import psycopg
@@ -16,6 +17,7 @@ from psycopg.rows import TupleRow
 from cdc.errors import CdcError, ConfigError, OperatorError, TransientError
 from cdc.names import quote_ident
 from cdc.settings import Role, Source
+from cdc.tls import why_distrusted
 
 SESSION: Final = {
     "DateStyle": "ISO,MDY",
@@ -69,7 +71,11 @@ _REFUSALS: Final = (
         "set {where}.password_file",
     ),
     _Refusal(
-        "pg_hba.conf", OperatorError, "PG_HBA", "add to pg_hba.conf: host {database} {user} <address> scram-sha-256"
+        "pg_hba.conf",
+        OperatorError,
+        "PG_HBA",
+        "add to pg_hba.conf: host {database} {user} <address> scram-sha-256; "
+        "for a hostssl line that is there, set source.sslmode to verify-full",
     ),
     _Refusal(
         "is not permitted to log in", OperatorError, "LOGIN", "ALTER ROLE {user} LOGIN, or run `afterimage check --fix`"
@@ -81,9 +87,36 @@ _REFUSALS: Final = (
         "role", OperatorError, "NO_ROLE", "run `afterimage check --fix` with source.admin set: it makes the roles"
     ),
 )
-# libpq gives up by itself here, so to a ping the server looks away.
-_TLS = _Refusal("", OperatorError, "TLS", "check source.sslmode and source.sslrootcert")
-_TLS_FRAGMENTS = ("does not support SSL", "certificate")
+# libpq gives up by itself here, so to a ping the server looks away. The first that fits counts.
+_TLS_REFUSALS: Final = (
+    _Refusal(
+        "does not support SSL",
+        OperatorError,
+        "TLS",
+        "set ssl = on in postgresql.conf, or choose another source.sslmode",
+    ),
+    _Refusal(
+        "root certificate",
+        OperatorError,
+        "TLS_FILE",
+        "let source.sslrootcert name a readable PEM file of the authority",
+    ),
+    _Refusal("valid client certificate", OperatorError, "TLS_CLIENT", "set {where}.sslcert and {where}.sslkey"),
+    _Refusal(
+        "certificate authentication failed",
+        OperatorError,
+        "TLS_CLIENT",
+        "the certificate's common name must be the role's, or be mapped to it in pg_ident.conf",
+    ),
+    _Refusal(
+        "private key file", OperatorError, "TLS_FILE", "let {where}.sslkey name a readable key; then chmod 0600 it"
+    ),
+    _Refusal(
+        " alert ", OperatorError, "TLS_CLIENT", "have {where}.sslcert signed by the server's ssl_ca_file, and renewed"
+    ),
+    _Refusal("certificate", OperatorError, "TLS", "check source.sslmode and source.sslrootcert"),
+    _Refusal("SSL error", OperatorError, "TLS", "check source.sslmode, and which TLS versions the server takes"),
+)
 _PASSING = (
     "the database system is",
     "too many",
@@ -111,12 +144,25 @@ def conninfo(source: Source, role: Role, replication: bool = False, *, applicati
         "user": role.user,
         "password": role.secret(),
         "sslmode": source.sslmode,
-        "sslrootcert": str(source.sslrootcert) if source.sslrootcert else None,
+        "sslrootcert": _path(source.sslrootcert),
+        "sslcert": _own(role.sslcert, "sslcert"),
+        "sslkey": _own(role.sslkey, "sslkey"),
         "application_name": application,
         "options": " ".join(f"-c {name}={value}" for name, value in SESSION.items()),
         "replication": "database" if replication else None,
     }
     return make_conninfo("", **{name: value for name, value in parameters.items() if value is not None})
+
+
+def _path(path: Path | None) -> str | None:
+    return str(path.expanduser()) if path is not None else None
+
+
+def _own(path: Path | None, key: str) -> str | None:
+    """libpq would go on without a certificate that is not there, and the server then say that none was given."""
+    if path is not None and not path.expanduser().is_file():
+        raise ConfigError(f"{key}: {path} is not there", f"let {key} name a readable PEM file", code="TLS_FILE")
+    return _path(path)
 
 
 def connect(
@@ -136,8 +182,8 @@ def refused(source: Source, role: Role, message: str) -> CdcError:
     reason = " ".join(message.rsplit("failed: ", 1)[-1].split()) or "no answer"
     at = f"{source.host}:{source.port}/{source.database}"
     text = f"Postgres at {at} refuses {role.user}: {reason}"
-    if any(fragment in reason for fragment in _TLS_FRAGMENTS):
-        return _TLS.kind(text, _TLS.hint, code=_TLS.code)
+    if (of_tls := _refused_by_tls(source, role, reason, text)) is not None:
+        return of_tls
     ping = pq.PGconn.ping(conninfo(source, role).encode())
     if ping == pq.Ping.NO_ATTEMPT:
         return ConfigError(f"cannot connect to Postgres at {at}: {reason}", "check the section `source`")
@@ -149,8 +195,23 @@ def refused(source: Source, role: Role, message: str) -> CdcError:
     for refusal in _REFUSALS:
         if refusal.fragment in reason:
             hint = refusal.hint.format(where=name, database=quote_ident(source.database), user=quote_ident(role.user))
+            if refusal.code == "PASSWORD" and role.sslcert is not None:  # Postgres says the same of both
+                hint += "; or the certificate's common name is not the role's"
             return refusal.kind(text, hint, code=refusal.code)
     return OperatorError(text, f"check {name} and the Postgres server's log", code="LOGIN")
+
+
+def _refused_by_tls(source: Source, role: Role, reason: str, text: str) -> CdcError | None:
+    """libpq says little of a server's certificate, so it is looked at once more."""
+    if "verify failed" in reason or "does not match host name" in reason:
+        names = source.sslmode == "verify-full"
+        key = "source.sslrootcert"
+        if wrong := why_distrusted(source.host, source.port, source.sslrootcert, key=key, names=names, postgres=True):
+            return wrong.error(f"Postgres at {source.host}:{source.port}")
+    refusal = next((each for each in _TLS_REFUSALS if each.fragment in reason), None)
+    if refusal is None:
+        return None
+    return refusal.kind(text, refusal.hint.format(where=where(source, role)), code=refusal.code)
 
 
 def where(source: Source, role: Role) -> str:

@@ -27,6 +27,7 @@ from cdc.retention import Bounds
 _GIVEN = "its password; a file or the environment is the better place"
 _HASH_KEY_MIN: Final = 16
 _GIVEN_BY_FILE = "a file that holds the password; read at each login, and it goes before `password`"
+_AUTHORITY = "the authority that signed its certificate, in PEM; else those that this machine trusts"
 
 
 class Section(BaseModel):
@@ -85,6 +86,8 @@ class Role(Protected):
     """A Postgres login."""
 
     user: str = Field(description="the role's name")
+    sslcert: Path | None = Field(default=None, description="its client certificate, where the server asks for one")
+    sslkey: Path | None = Field(default=None, description="the certificate's key, readable by this user alone")
 
 
 class Source(Section):
@@ -163,9 +166,16 @@ class Kafka(Section):
     properties: dict[str, str] = Field(
         default_factory=dict,
         repr=False,
-        description="librdkafka's properties: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`, "
-        "`ssl.ca.location`; apply translates these five for Spark and refuses other security settings",
+        description="librdkafka's properties: `security.protocol` and so on; apply translates them for Spark",
     )
+    property_files: dict[str, Path] = Field(
+        default_factory=dict,
+        description="properties that are secrets, each in a file read at each connection: `{sasl.password: ..}`",
+    )
+
+    def client_properties(self) -> dict[str, str]:
+        """librdkafka's properties, with the secrets that files hold; never logged."""
+        return {**self.properties, **{name: _read_secret(file) for name, file in self.property_files.items()}}
 
 
 class Capture(Section):
@@ -204,6 +214,7 @@ class Search(Protected):
 
     url: str = Field(default="http://127.0.0.1:9200", description="without a login in it")
     user: str | None = Field(default=None, description="its user, where there are users")
+    ca_file: Path | None = Field(default=None, description=_AUTHORITY)
     gc_deletes: str = Field(
         default="1h", description="how long an index remembers deletes; longer than a batch may be repeated after"
     )
@@ -215,6 +226,7 @@ class Cache(Protected):
     url: str = Field(
         default="redis://127.0.0.1:6379/0", repr=False, description="`redis://`, `rediss://`, `unix://`, `valkey://`"
     )
+    ca_file: Path | None = Field(default=None, description=_AUTHORITY)
     tombstone_ttl_s: int = Field(
         default=3600, gt=0, description="how long deletes are remembered; longer than a batch may be repeated after"
     )

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import stamina
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from cdc.errors import OperatorError, TransientError
-from cdc.kafka_clients import admin, consumer, translated
+from cdc.kafka_clients import admin, cluster, consumer, translated
 from cdc.names import control_topic, dead_letter_topic, progress_topic, schema_topic
 from cdc.settings import Kafka
 
@@ -76,12 +76,12 @@ class Topics:
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
-        self._admin: AdminClient = admin(kafka)
+        self._heard: list[KafkaError] = []
+        self._admin: AdminClient = admin(kafka, error_cb=self._heard.append)
 
     def existing(self) -> dict[str, int]:
         """Every topic with its number of partitions."""
-        with translated("listing topics"):
-            found = self._admin.list_topics(timeout=_AWAY_S).topics
+        found = cluster(self._kafka, self._admin, self._heard, _AWAY_S).topics
         return {name: len(topic.partitions) for name, topic in found.items()}
 
     def ensure(self, plans: Iterable[TopicPlan]) -> None:

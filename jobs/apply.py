@@ -18,6 +18,7 @@ from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.progress_log import ProgressLog
+from cdc.rotation import may_be_replaced
 from cdc.settings import Settings
 from jobs.batch import Target, Task
 from jobs.control import ControlServer, RunTo, State
@@ -85,11 +86,13 @@ class ApplyRun:
                 except Finished:
                     return
                 except CdcError as error:
-                    if not isinstance(error, TransientError) or not self._control.is_owner():
+                    heals = isinstance(error, TransientError) or (self.lsn > 0 and may_be_replaced(error))
+                    if not heals or not self._control.is_owner():
                         raise
                     lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
                     backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
-                    _log.warning("apply starts over", code=error.code, reason=error.message, backoff_s=backoff)
+                    say = _log.warning if isinstance(error, TransientError) else _log.error
+                    say("apply starts over", code=error.code, reason=error.message, backoff_s=backoff)
                     if self._stop_requested(backoff):
                         return
         finally:

@@ -16,13 +16,13 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, New
 from cdc.changes import Relation
 from cdc.check.finding import Finding, critical, of_error, ok, warning
 from cdc.errors import CdcError, TransientError
-from cdc.kafka_clients import client_config, producer, translate, translated
+from cdc.kafka_clients import admin as admin_client
+from cdc.kafka_clients import cluster, producer, translate, translated
 from cdc.names import topic_name
 from cdc.settings import Kafka, Settings
 from cdc.topics import TopicPlan, pipeline_topics, table_topic
 
 _TIMEOUT_S: Final = 6.0
-_REFUSALS: Final = ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED", "_SSL")
 _REQUEST_OVERHEAD: Final = 1 << 20
 _NEEDED: Final = (AclOperation.READ, AclOperation.WRITE)
 # What librdkafka would write to standard error is told by findings.
@@ -34,12 +34,11 @@ def look_at_broker(settings: Settings, relations: Sequence[Relation]) -> list[Fi
     """Look at the broker, the topics and transactions."""
     heard: list[KafkaError] = []
     quiet: dict[str, Any] = {"error_cb": heard.append, "logger": _UNHEARD}
-    admin = AdminClient({**client_config(settings.kafka, "check"), **quiet})
     try:
-        metadata = admin.list_topics(timeout=_TIMEOUT_S)
-    except KafkaException as error:
-        admin.poll(0)
-        return [_unreachable(settings.kafka, error, heard)]
+        admin = admin_client(settings.kafka, "check", **quiet)
+        metadata = cluster(settings.kafka, admin, heard, _TIMEOUT_S)
+    except CdcError as error:
+        return [of_error(error)]
     existing = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
     plans = [
         *pipeline_topics(settings.pipeline),
@@ -56,17 +55,6 @@ def look_at_broker(settings: Settings, relations: Sequence[Relation]) -> list[Fi
     ]
     there = sum(plan.name in existing for plan in plans)
     return wrong or [ok("KAFKA", f"Kafka has {len(metadata.brokers)} broker(s), {there} of {len(plans)} topics")]
-
-
-def _unreachable(kafka: Kafka, error: KafkaException, heard: Sequence[KafkaError]) -> Finding:
-    refusal = next((each for each in heard if each.name() in _REFUSALS), None)
-    if refusal is not None:
-        return critical(
-            "KAFKA_UNAUTHORISED",
-            f"Kafka at {kafka.bootstrap} refuses the connection ({refusal.name()})",
-            "check security.protocol, sasl.* and ssl.* in kafka.properties",
-        )
-    return of_error(translate(error.args[0], f"connecting to Kafka at {kafka.bootstrap}"))
 
 
 def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[str, int]) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ In: settings. Out: findings. Messages name host and port only, since a URL may h
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
@@ -12,13 +13,14 @@ from urllib.parse import urlsplit
 
 import redis
 from opensearchpy import OpenSearch
-from opensearchpy.exceptions import AuthenticationException, AuthorizationException, OpenSearchException
+from opensearchpy.exceptions import AuthenticationException, AuthorizationException, OpenSearchException, SSLError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cdc.check.finding import Finding, critical, of_error, ok, warning
 from cdc.errors import ConfigError
 from cdc.settings import Cache, Search, Settings
+from cdc.tls import refusal
 
 _TIMEOUT_S: Final = 5
 _OLDEST_OPENSEARCH: Final = 2
@@ -37,6 +39,8 @@ def look_at_search(settings: Settings) -> list[Finding]:
     except (AuthenticationException, AuthorizationException) as error:
         message = f"OpenSearch at {at} refuses these credentials (HTTP {error.status_code})"
         return [critical("SEARCH_UNAUTHORISED", message, "check search.user and search.password_file")]
+    except SSLError:
+        return [of_error(refusal(search.url, search.ca_file, key="search.ca_file", who=f"OpenSearch at {at}"))]
     except OpenSearchException as error:
         message = f"OpenSearch at {at} does not answer ({type(error).__name__})"
         return [critical("SEARCH_UNAVAILABLE", message, "start it, or check search.url")]
@@ -61,6 +65,8 @@ def look_at_cache(settings: Settings) -> list[Finding]:
         message = f"the cache at {at} refuses these credentials ({type(error).__name__})"
         return [critical("CACHE_UNAUTHORISED", message, "check cache.password_file, and the ACL of the user")]
     except redis.RedisError as error:
+        if isinstance(error.__cause__ or error.__context__, ssl.SSLError):
+            return [of_error(refusal(cache.url, cache.ca_file, key="cache.ca_file", who=f"the cache at {at}"))]
         message = f"the cache at {at} does not answer ({type(error).__name__})"
         return [critical("CACHE_UNAVAILABLE", message, "start it, or check cache.url")]
     except ConfigError as error:
@@ -69,6 +75,8 @@ def look_at_cache(settings: Settings) -> list[Finding]:
 
 def _opensearch(search: Search, secret: str | None) -> OpenSearch:
     options: dict[str, Any] = {"http_auth": (search.user, secret or "")} if search.user else {}
+    if search.ca_file is not None:
+        options["ca_certs"] = str(search.ca_file.expanduser())
     return OpenSearch(search.url, timeout=_TIMEOUT_S, max_retries=0, **options)
 
 
@@ -82,6 +90,8 @@ def _read_only(answer: dict[str, dict[str, str]]) -> str | None:
 def _redis(cache: Cache) -> redis.Redis:
     secret = cache.secret()
     options: dict[str, Any] = {"password": secret} if secret is not None else {}
+    if cache.ca_file is not None and cache.url.startswith(("rediss:", "valkeys:")):
+        options["ssl_ca_certs"] = str(cache.ca_file.expanduser())
     return redis.Redis.from_url(
         "redis" + cache.url.removeprefix("valkey") if cache.url.startswith("valkey") else cache.url,
         socket_timeout=_TIMEOUT_S,

@@ -9,7 +9,7 @@ from cdc import metrics
 from cdc.cli.capturing import CaptureRun
 from cdc.cli.screen import err
 from cdc.cli.stopping import stop_event
-from cdc.errors import TransientError
+from cdc.errors import CdcError
 from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
 from snapshot.run import SnapshotProgress
@@ -40,7 +40,7 @@ def run_capture(settings: Settings) -> None:
                 visible=len(state.done) < len(state.estimated),
             )
 
-        def trouble(error: TransientError, wait_s: float) -> None:
+        def trouble(error: CdcError, wait_s: float) -> None:
             if err.is_terminal:
                 err.print(f"[yellow]waiting[/] {escape(error.message)}; trying again in {wait_s:.0f} s")
 

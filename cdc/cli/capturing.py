@@ -18,7 +18,7 @@ from cdc.catalog import load_relations
 from cdc.changes import Relation
 from cdc.check import fix
 from cdc.check.publication import require_publication
-from cdc.errors import OperatorError, TransientError
+from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.lineage import Lineage, has_diverged, require_same_database, require_same_history
 from cdc.log import get
 from cdc.names import topic_name
@@ -30,6 +30,7 @@ from cdc.publisher import Publisher
 from cdc.recover.run import Recovered, Recovery
 from cdc.replication import ReplicationConnection
 from cdc.resume import SlotState, Start, decide_start, require_ours, require_recovery
+from cdc.rotation import may_be_replaced
 from cdc.schema_log import SchemaRecord, read_schemas
 from cdc.settings import Settings
 from cdc.slot_watch import SlotWatch
@@ -55,7 +56,8 @@ class CaptureRun:
     wait: Callable[[float], bool]
     """Waits so many seconds; True when asked to stop meanwhile."""
     report: Callable[[SnapshotProgress], None]
-    on_trouble: Callable[[TransientError, float], None]
+    on_trouble: Callable[[CdcError, float], None]
+    has_streamed: bool = False
 
     def run(self) -> None:
         """Capture until asked to stop, or until a person is needed (CdcError)."""
@@ -70,12 +72,16 @@ class CaptureRun:
                 self._session()
             except Stopped:
                 return
-            except TransientError as error:
+            except CdcError as error:
+                if not isinstance(error, TransientError) and not (self.has_streamed and may_be_replaced(error)):
+                    raise
                 lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
                 backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
                 metrics.RESTARTS.labels(error.code).inc()
                 self.on_trouble(error, backoff)
-                _log.warning("capture starts over", code=error.code, reason=error.message, backoff_s=backoff)
+                # A refused secret needs a person, though no restart.
+                say = _log.warning if isinstance(error, TransientError) else _log.error
+                say("capture starts over", code=error.code, reason=error.message, backoff_s=backoff)
                 if self.wait(backoff):
                     return
 
@@ -101,6 +107,7 @@ class CaptureRun:
             tables = self._as_announced(tables)
             with TimelineGuard(settings.source, lineage) as guard:
                 progress = lineage.marked(progress)
+                self.has_streamed = True
                 Streaming(settings, tables, publisher, progress, lambda: self.wait(0), guard.check).run()
         finally:
             publisher.close()

@@ -125,16 +125,19 @@ class Kafka:
             return str(error.args[0].name())
         return None if brokers else "no broker registered"
 
-    def _configure(self, ports: Ports) -> Path:
-        listeners = {
+    def listeners(self, ports: Ports) -> dict[str, str]:
+        """Where it listens, and what it tells clients of that."""
+        return {
             "listeners": f"PLAINTEXT://{HOST}:{ports['kafka']},CONTROLLER://{HOST}:{ports['controller']}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{ports['kafka']}",
             "controller.quorum.voters": f"1@{HOST}:{ports['controller']}",
-            # Relative to its working folder, since a path may hold what Java's properties would misread.
-            "log.dir": "data",
         }
+
+    def _configure(self, ports: Ports) -> Path:
+        # Relative to its working folder, since a path may hold what Java's properties would misread.
+        settings = {**self._settings, **self.listeners(ports), "log.dir": "data"}
         path = self.folder / "server.properties"
-        lines = "".join(f"{name}={value}\n" for name, value in {**self._settings, **listeners}.items())
+        lines = "".join(f"{name}={value}\n" for name, value in settings.items())
         path.write_text(lines)
         (self.folder / "log4j2.properties").write_text(LOG4J)
         return path

@@ -6,9 +6,11 @@ Keeps true: no key, value or password in a message; what may pass by itself is t
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import redis
@@ -17,6 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cdc.errors import CdcError, ConfigError, OperatorError, TransientError
+from cdc.tls import refusal
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -28,6 +31,7 @@ class CacheServer:
 
     url: str = field(repr=False)
     password: str | None = field(repr=False, default=None)
+    ca_file: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("redis://", "rediss://", "unix://", "valkey://", "valkeys://")):
@@ -55,6 +59,8 @@ class CacheServer:
     def _make(self) -> redis.Redis:
         url = "redis" + self.url.removeprefix("valkey") if self.url.startswith("valkey") else self.url
         options: dict[str, Any] = {"password": self.password} if self.password is not None else {}
+        if self.ca_file is not None and url.startswith("rediss:"):
+            options["ssl_ca_certs"] = str(self.ca_file.expanduser())
         return redis.Redis.from_url(
             url,
             socket_connect_timeout=CONNECT_TIMEOUT_S,
@@ -76,6 +82,8 @@ class CacheServer:
             case exceptions.OutOfMemoryError():
                 hint = "raise maxmemory, or keep fewer columns or views there; writing resumes where it stopped"
                 return OperatorError(f"the cache at {self.place} is full", hint, code="CACHE_FULL")
+            case exceptions.ConnectionError() if isinstance(error.__cause__ or error.__context__, ssl.SSLError):
+                return refusal(self.url, self.ca_file, key="cache.ca_file", who=f"the cache at {self.place}")
             case exceptions.ConnectionError() | exceptions.TimeoutError() | exceptions.ReadOnlyError():
                 return TransientError(
                     f"the cache at {self.place} does not answer", "is it up?", code="CACHE_UNAVAILABLE"

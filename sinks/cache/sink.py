@@ -39,7 +39,7 @@ class CacheSink:
         check_known(option, ("key", "value", "ttl"), spec)
         refuse_columns(spec, self.name, [VERSION])
         self._spec = spec
-        self._server = CacheServer(settings.url, settings.secret())
+        self._server = CacheServer(settings.url, settings.secret(), settings.ca_file)
         self._pattern = parse_pattern(option.options.get("key", DEFAULT_PATTERN), pipeline, spec.name, spec.key)
         is_hash = _is_hash(option, spec)
         self._form = EntryForm(spec.columns, is_hash, _ttl_s(option, spec), settings.tombstone_ttl_s)

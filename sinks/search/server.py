@@ -11,6 +11,7 @@ import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, MaxRetryError, SSLError
 
 from cdc.errors import CdcError, ConfigError, OperatorError, TransientError
+from cdc.tls import refusal
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 120.0
@@ -48,6 +50,7 @@ class SearchServer:
     url: str
     user: str | None = None
     password: str | None = field(repr=False, default=None)
+    ca_file: Path | None = None
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -60,8 +63,12 @@ class SearchServer:
     def connection(self) -> Iterator[SearchConnection]:
         """A connection for one piece of work."""
         timeout = urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=ANSWER_TIMEOUT_S)
-        with urllib3.PoolManager(retries=False, timeout=timeout, headers=self._headers()) as pool:
+        with self._pool(timeout) as pool:
             yield SearchConnection(self, pool)
+
+    def _pool(self, timeout: urllib3.Timeout) -> urllib3.PoolManager:
+        authority = str(self.ca_file.expanduser()) if self.ca_file else None
+        return urllib3.PoolManager(retries=False, timeout=timeout, headers=self._headers(), ca_certs=authority)
 
     def _headers(self) -> dict[str, str]:
         if self.user is None:
@@ -95,8 +102,7 @@ class SearchConnection:
     def _unreachable(self, error: HTTPError) -> CdcError:
         at = f"OpenSearch at {self._server.url}"
         if isinstance(error, SSLError) or (isinstance(error, MaxRetryError) and isinstance(error.reason, SSLError)):
-            hint = "its certificate must be signed by an authority that this machine trusts (SSL_CERT_FILE)"
-            return OperatorError(f"{at}: TLS failed", hint, code="SEARCH_TLS")
+            return refusal(self._server.url, self._server.ca_file, key="search.ca_file", who=at)
         return TransientError(f"{at} does not answer", "is it up?", code="SEARCH_UNAVAILABLE")
 
     def _refused(self, answer: Answer) -> CdcError:

@@ -46,7 +46,7 @@ class SearchSink:
         self._spec = spec
         self._overrides = parse_overrides(option.options.get("mapping"), spec)
         self._gc_deletes = settings.gc_deletes
-        self._server = SearchServer(settings.url.rstrip("/"), settings.user, settings.secret())
+        self._server = SearchServer(settings.url.rstrip("/"), settings.user, settings.secret(), settings.ca_file)
         self._generations = _generations(pipeline, spec, option)
         self._shape = RowShape(spec.key, spec.columns, as_json=True)
         self._retired: dict[str, float] = {}
