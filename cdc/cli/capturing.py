@@ -93,8 +93,9 @@ class CaptureRun:
         if self._newest() is None:
             self._prepare()
         self._await_slot()
-        tables, lineage, estimated = self._look_at_source()
+        lineage = self._lineage()
         self._decide(lineage)  # before a recovery that runs would be fenced
+        tables, estimated = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
@@ -116,8 +117,9 @@ class CaptureRun:
         """Take a new slot and bring the topics to it by difference; capture goes on from there when it is started."""
         settings = self.settings
         self._await_slot()
-        tables, lineage, estimated = self._look_at_source()
+        lineage = self._lineage()
         self._recoverable(lineage, force=force)
+        tables, estimated = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
@@ -132,11 +134,13 @@ class CaptureRun:
         progress, slot = self._newest(), self._read_slot()
         require_same_database(progress, lineage)
         require_same_history(progress, lineage)
+        require_ours(slot, self.settings.source.database)
         return progress, slot, decide_start(progress, slot, lineage.system_id)
 
     def _recoverable(self, lineage: Lineage, *, force: bool) -> tuple[Progress, SlotState | None]:
         progress, slot = self._newest(), self._read_slot()
         require_same_database(progress, lineage)
+        require_ours(slot, self.settings.source.database)
         force = force or has_diverged(progress, lineage)
         return lineage.marked(require_recovery(progress, slot, lineage.system_id, force=force)), slot
 
@@ -155,9 +159,7 @@ class CaptureRun:
     def _read_slot(self) -> SlotState | None:
         source = self.settings.source
         with connect(source, source.read, application="afterimage slot") as connection:
-            slot = read_slot(connection, self.settings.slot)
-        require_ours(slot, source.database)
-        return slot
+            return read_slot(connection, self.settings.slot)
 
     def _prepare(self) -> None:
         """The first run makes the roles and the publication, where it has been given a role that may."""
@@ -169,7 +171,17 @@ class CaptureRun:
                 if error.code != "STANDBY":  # prepared on its primary, or the next step says what is missing
                     raise
 
-    def _look_at_source(self) -> tuple[Tables, Lineage, dict[str, int]]:
+    def _lineage(self) -> Lineage:
+        source = self.settings.source
+        with connect(source, source.read, application="afterimage lineage") as connection:
+            oid = database_oid(connection)
+        replication = ReplicationConnection(source, source.stream, application=f"afterimage {self.settings.pipeline}")
+        try:
+            return read_lineage(replication, oid)
+        finally:
+            replication.close()
+
+    def _look_at_source(self) -> tuple[Tables, dict[str, int]]:
         settings = self.settings
         source = settings.source
         with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
@@ -179,15 +191,9 @@ class CaptureRun:
             privacy.require_fits(relations)
             require_publication(connection, settings.publication, relations)
             estimated = estimate_rows(connection, relations)
-            oid = database_oid(connection)
-        replication = ReplicationConnection(source, source.stream, application=f"afterimage {settings.pipeline}")
-        try:
-            lineage = read_lineage(replication, oid)
-        finally:
-            replication.close()
         by_oid = {relation.oid: relation for relation in relations}
         tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid, privacy)
-        return tables, lineage, estimated
+        return tables, estimated
 
     def _newest(self) -> Progress | None:
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)

@@ -119,6 +119,31 @@ def test_a_slot_that_something_else_moved_on(settings: Settings, admin: Any) -> 
     require_equal(settings, admin)
 
 
+def test_another_database_is_refused(
+    settings: Settings, admin: Any, postgres: PostgresServer, pipeline_name: str, tmp_path: Path
+) -> None:
+    captured_once(settings, admin)
+    with fresh_database(postgres) as database, prepared_source(database, pipeline_name, tmp_path) as other:
+        fix(other)
+        moved = settings.model_copy(update={"source": other.source})
+        with pytest.raises(OperatorError) as caught, running_capture(moved) as capture:
+            raise capture.ended()
+        assert caught.value.code == "SOURCE_CHANGED"
+        with pytest.raises(OperatorError) as caught:
+            recover(moved)
+        assert caught.value.code == "SOURCE_CHANGED"
+        afresh = moved.model_copy(update={"pipeline": f"{pipeline_name}b"})
+        taken = afresh.source.model_copy(update={"slot": settings.slot})
+        with (
+            pytest.raises(OperatorError) as caught,
+            running_capture(afresh.model_copy(update={"source": taken})) as two,
+        ):
+            raise two.ended()
+        assert caught.value.code == "SLOT_OTHER"
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+
+
 def test_an_interrupted_recovery_is_repeated(settings: Settings, admin: Any) -> None:
     captured_once(settings, admin)
     drop_slot(settings, admin)
