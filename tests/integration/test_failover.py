@@ -50,7 +50,7 @@ def missing(settings: Settings) -> str:
 def test_capture_goes_on_with_a_slot_that_is_behind(
     private_server: Private, kafka: Any, tmp_path: Path, pipeline_name: str
 ) -> None:
-    primary = private_server(Postgres)
+    primary = private_server(Postgres, major=17)
     settings = source_on(primary, kafka, tmp_path, pipeline_name)
     standby = standby_of(primary, primary.server.folder.with_name("standby"), 17, sync_replication_slots="on")
     moved = moved_to(settings, standby)
@@ -97,7 +97,7 @@ def test_capture_goes_on_with_a_slot_that_is_behind(
 def test_a_failover_without_the_slot(
     private_server: Private, kafka: Any, tmp_path: Path, pipeline_name: str, lost_tail: bool
 ) -> None:
-    primary = private_server(Postgres)
+    primary = private_server(Postgres, major=17)
     settings = source_on(primary, kafka, tmp_path, pipeline_name)
     standby = standby_of(primary, primary.server.folder.with_name("standby"), 17)
     with as_admin(settings) as admin, running_capture(settings) as capture:
