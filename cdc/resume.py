@@ -82,14 +82,15 @@ def require_ours(slot: SlotState | None, database: str) -> None:
 
 def require_recovery(progress: Progress | None, slot: SlotState | None, system_id: str, *, force: bool) -> Progress:
     """The record that a recovery goes on from; OperatorError where there is nothing to recover from or for."""
-    if progress is None or progress.kind is Kind.SNAPSHOT:
-        raise _nothing_to_recover("no snapshot is complete yet", "start capture: it takes one by itself")
     try:
-        decide_start(progress, slot, system_id)
+        start = decide_start(progress, slot, system_id)
     except OperatorError as error:
         if error.code not in RECOVERABLE:
             raise
+        assert progress is not None
         return progress
+    if progress is None or start is not Start.STREAM:
+        raise _nothing_to_recover("no snapshot is complete yet", "start capture: it takes one by itself")
     if not force:
         raise _nothing_to_recover(
             "the slot is as it must be: capture goes on from it",
