@@ -12,8 +12,10 @@ import pytest
 from cdc.check.finding import Level
 from cdc.check.fix import fix
 from cdc.check.source import look_at_source
+from cdc.cli.capturing import CaptureRun
 from cdc.cli.standing import Observer
 from cdc.errors import OperatorError
+from cdc.recover.run import Recovered
 from cdc.stack.postgres import Postgres
 from jobs.prove.source import source_at_lsn
 from tests.support.capturing import insert_lsn, running_capture
@@ -33,15 +35,7 @@ def test_capture_from_a_standby_and_on_after_its_promotion(
     with as_admin(settings) as admin, standby.connect("shop") as there, running_capture(moved) as capture:
         first = insert(admin, 1, 100)
         standby.catch_up(first)
-
-        def told() -> bool:
-            """An idle primary tells its standby of its transactions only when it is asked to."""
-            admin.execute("SELECT pg_log_standby_snapshot()")
-            return bool(
-                there.execute("SELECT 1 FROM pg_replication_slots WHERE confirmed_flush_lsn > '0/0'").fetchall()
-            )
-
-        wait_until(told, what="the slot on the standby", timeout_s=60)
+        await_slot(admin, there)
         admin.execute("UPDATE public.orders SET customer = 'changed' WHERE id <= 50")
         before = capture.wait_for(insert_lsn(admin))
         require_equal(moved, there)
@@ -59,6 +53,53 @@ def test_capture_from_a_standby_and_on_after_its_promotion(
         require_once(moved)
         assert (before.timeline, after.timeline) == (1, 2)
     require_chain(moved)
+
+
+def test_a_slot_that_a_vacuum_on_the_primary_made_useless(
+    private_server: Callable[..., PrivateServer], kafka: Any, tmp_path: Path, pipeline_name: str
+) -> None:
+    primary = private_server(Postgres, major=17)
+    settings = source_on(primary, kafka, tmp_path, pipeline_name)
+    standby = standby_of(primary, primary.server.folder.with_name("standby"), 17, hot_standby_feedback="off")
+    moved = moved_to(settings, standby)
+    with as_admin(settings) as admin, standby.connect("shop") as there:
+        standby.catch_up(insert(admin, 1, 100))
+        with running_capture(moved) as capture:
+            await_slot(admin, there)
+            capture.wait_for(insert_lsn(admin))
+        assert "STANDBY_FEEDBACK" in {each.code for each in look_at_source(moved)[0]}
+        admin.execute("CREATE TABLE public.passing (x int, y text)")
+        admin.execute("DROP TABLE public.passing")
+        admin.execute("VACUUM FULL pg_class")
+        admin.execute("DELETE FROM public.orders WHERE id > 90")
+        standby.catch_up(insert_lsn(admin))
+
+        with pytest.raises(OperatorError, match="rows_removed") as caught, running_capture(moved) as capture:
+            raise capture.ended()
+        assert caught.value.code == "SLOT_LOST"
+
+        found: list[Recovered] = []
+        recovery = threading.Thread(target=lambda: found.append(recover(moved)))
+        recovery.start()
+        tell_until(lambda: not recovery.is_alive(), admin, "the recovery")
+        assert (found[0].changed, found[0].gone) == (0, 10)
+        with running_capture(moved) as capture:
+            capture.wait_for(insert(admin, 201, 210))
+        require_equal(moved, there)
+
+
+def recover(settings: Any) -> Recovered:
+    return CaptureRun(settings, lambda _: False, lambda _: None, lambda *_: None).recover(lambda _: None, force=False)
+
+
+def await_slot(admin: Any, there: Any) -> None:
+    made = "SELECT 1 FROM pg_replication_slots WHERE confirmed_flush_lsn > '0/0'"
+    tell_until(lambda: bool(there.execute(made).fetchall()), admin, "the slot on the standby")
+
+
+def tell_until(done: Callable[[], bool], admin: Any, what: str) -> None:
+    """An idle primary tells its standby of its transactions only when it is asked to."""
+    wait_until(lambda: admin.execute("SELECT pg_log_standby_snapshot()") and done(), what=what, timeout_s=60)
 
 
 def with_status(settings: Any, there: Any) -> None:
@@ -81,9 +122,5 @@ def prove_once(settings: Any, admin: Any) -> int:
 
     thread = threading.Thread(target=cut)
     thread.start()
-    wait_until(
-        lambda: admin.execute("SELECT pg_log_standby_snapshot()") and not thread.is_alive(),
-        what="the proof's cut",
-        timeout_s=60,
-    )
+    tell_until(lambda: not thread.is_alive(), admin, "the proof's cut")
     return found[0]
