@@ -20,6 +20,7 @@ from cdc.settings import Kafka
 
 _BATCH: Final = 10_000
 _SILENCE_S: Final = 30.0
+_PAUSE_S: Final = 0.05
 _FROM_START: Final = {"auto.offset.reset": "earliest", "fetch.max.bytes": 8 << 20, "queued.max.messages.kbytes": 16_384}
 
 
@@ -45,23 +46,26 @@ def fold_topics(
 def _take(
     client: Consumer, todo: dict[Bucket, int], behind: dict[Bucket, int]
 ) -> dict[Bucket, list[tuple[bytes, Image]]]:
-    """Some records by partition; partitions that have been read to their end are taken out of `todo`."""
+    """Some records by partition, each let go once it is looked at; partitions that end are taken out of `todo`."""
     images: dict[Bucket, list[tuple[bytes, Image]]] = defaultdict(list)
-    with translated("reading the topics"):
-        messages = client.consume(_BATCH, _SILENCE_S)
-    if not messages:
-        raise TransientError("the topics did not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")
-    for message in messages:
+    for taken in range(_BATCH):
+        message = client.poll(_PAUSE_S if taken else _SILENCE_S)
+        if message is None:
+            if not taken:
+                raise TransientError("the topics did not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")
+            break
         bucket = (message.topic() or "", message.partition() or 0)
         error = message.error()
         if error is None:
-            key, value = message.key(), message.value()
-            images[bucket].append((key or b"", image_of(key or b"", value)))
+            key = message.key() or b""
+            images[bucket].append((key, image_of(key, message.value())))
             behind[bucket] = (message.offset() or 0) + 1
         elif error.code() != END_OF_PARTITION:
             raise translate(error, f"reading {bucket[0]}")
         elif bucket in todo:
             _require_reached(bucket, message, todo.pop(bucket))
+            if not todo:
+                break
     return images
 
 
