@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 
 from cdc.errors import OperatorError
+from cdc.metrics import TOAST_COMPLETIONS
 from cdc.progress import Progress
 from cdc.settings import Kafka, Settings
 from tests.support.capturing import folded, insert_lsn, read_topic, running_capture, table_messages
@@ -105,10 +106,12 @@ def test_unchanged_toast_values_are_read_from_the_source(settings: Settings, adm
         "INSERT INTO public.documents (body, tags) SELECT string_agg(md5(g::text), ''), '{a}' "
         "FROM generate_series(1, 2000) g"
     )
+    counted = TOAST_COMPLETIONS.labels("read")._value.get()
     with running_capture(settings) as capture:
         capture.wait_for(insert_lsn(admin))
         admin.execute("UPDATE public.documents SET tags = '{b,NULL}'")
         capture.wait_for(insert_lsn(admin))
+    assert TOAST_COMPLETIONS.labels("read")._value.get() == counted + 1
     (after,) = folded(table_messages(settings, "public", "documents")).values()
     assert after["tags"] == ["b", None]
     assert after["body"] == admin.execute("SELECT body FROM public.documents").fetchone()[0]
