@@ -94,7 +94,7 @@ class CaptureRun:
             self._prepare()
         self._await_slot()
         lineage = self._lineage()
-        self._decide(lineage)  # before a recovery that runs would be fenced
+        self._require_startable(lineage)
         tables, estimated = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
@@ -130,12 +130,20 @@ class CaptureRun:
         finally:
             publisher.close()
 
+    def _require_startable(self, lineage: Lineage) -> None:
+        """Before a running recovery would be fenced. The slot first: another capture confirms what it has committed."""
+        slot, progress = self._read_slot(), self._newest()
+        self._start_of(progress, slot or self._read_slot(), lineage)
+
     def _decide(self, lineage: Lineage) -> tuple[Progress | None, SlotState | None, Start]:
         progress, slot = self._newest(), self._read_slot()
+        return progress, slot, self._start_of(progress, slot, lineage)
+
+    def _start_of(self, progress: Progress | None, slot: SlotState | None, lineage: Lineage) -> Start:
         require_same_database(progress, lineage)
         require_same_history(progress, lineage)
         require_ours(slot, self.settings.source.database)
-        return progress, slot, decide_start(progress, slot, lineage.system_id)
+        return decide_start(progress, slot, lineage.system_id)
 
     def _recoverable(self, lineage: Lineage, *, force: bool) -> tuple[Progress, SlotState | None]:
         progress, slot = self._newest(), self._read_slot()
