@@ -9,17 +9,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cdc.assembler import Assembler
+from cdc.backfill import Backfill, Chunk
 from cdc.changes import Relation
-from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
+from cdc.effects import (
+    Announce,
+    Commit,
+    Complete,
+    Confirm,
+    Effect,
+    Finish,
+    Poll,
+    Polled,
+    Produce,
+    ReadTable,
+    Seal,
+    Settle,
+)
 from cdc.envelope import TableEncoder
 from cdc.errors import TransientError
 from cdc.evolution import require_compatible
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.machine import CaptureMachine, Limits
+from cdc.merging import Fed
 from cdc.names import topic_name
 from cdc.privacy import Privacy
 from cdc.progress import Progress
@@ -58,21 +73,43 @@ class Tables:
         return SchemaRecord(lsn, self.privacy.published(relation), topic, self.partitions, rules)
 
 
+class Readers(Protocol):
+    """Whatever reads tables in chunks beside the stream (snapshot.table_readers)."""
+
+    def read(self, backfill: Backfill) -> None:
+        """Begin with a table."""
+        ...
+
+    def take(self) -> Fed:
+        """What has been read since."""
+        ...
+
+    def settle(self, chunk: Chunk, *, again: bool) -> None:
+        """A chunk is merged, or to be read again."""
+        ...
+
+    def close(self) -> None:
+        """End reading."""
+        ...
+
+
 class Streaming:
     """One run from a progress record until something ends it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the pieces of one run
         self,
         settings: Settings,
         tables: Tables,
         publisher: Publisher,
         start: Progress,
+        readers: Readers,
         stop_requested: Callable[[], bool] = lambda: False,
         before_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._tables = tables
         self._publisher = publisher
+        self._readers = readers
         self._stop_requested = stop_requested
         self._before_commit = before_commit
         self._announced = {oid: tables.privacy.published(relation) for oid, relation in tables.relations.items()}
@@ -107,6 +144,7 @@ class Streaming:
             self._drive()
         finally:
             connection.close()
+            self._readers.close()
             self._catalogue.close()
             self._assembler.close()
 
@@ -116,7 +154,7 @@ class Streaming:
         while True:
             answer = self._carry_out(machine.send(answer))
 
-    def _carry_out(self, effect: Effect) -> Any:
+    def _carry_out(self, effect: Effect) -> Any:  # noqa: C901  one line for each effect
         match effect:
             case Poll():
                 return self._poll(effect.wait_s)
@@ -133,12 +171,23 @@ class Streaming:
                 return self._catalogue.complete(effect.change)
             case Announce():
                 return self._announce(effect)
+            case ReadTable():
+                return self._readers.read(effect.backfill)
+            case Settle():
+                return self._readers.settle(effect.chunk, again=effect.again)
+            case Finish():
+                return self._finish(effect.backfill)
 
     def _poll(self, wait_s: float) -> Polled:
         if self._stop_requested():
             raise Stopped
         frames, drained = self._open.read(wait_s)
-        return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000)
+        fed = self._readers.take()
+        return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000, fed)
+
+    def _finish(self, backfill: Backfill) -> None:
+        seconds = time.time() - backfill.started_us / 1e6
+        _log.info("table read", table=backfill.qualified, rows=backfill.rows, seconds=round(seconds, 1))
 
     def _announce(self, effect: Announce) -> None:
         record = self._tables.schema_record(effect.relation, effect.lsn)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cdc.backfill import Backfill, Chunk
 from cdc.changes import Change, Record, Relation
+from cdc.merging import NOTHING, Fed
 from cdc.progress import Progress
 
 
@@ -21,12 +23,16 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Frames in order; `drained` when no more was there; a steady clock for intervals, the wall clock for stamps."""
+    """Frames in order; `drained` when no more was there; a steady clock for intervals, the wall clock for stamps.
+
+    `fed` is what readers of tables had brought after the frames were read.
+    """
 
     frames: Sequence[bytes]
     drained: bool
     now_s: float
     wall_ms: int
+    fed: Fed = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,4 +80,26 @@ class Confirm:
     ask_reply: bool = False
 
 
-Effect = Poll | Complete | Announce | Produce | Seal | Commit | Confirm
+@dataclass(frozen=True, slots=True)
+class ReadTable:
+    """Read this table in chunks from `backfill.done` on; its changes are remembered from here. No answer."""
+
+    backfill: Backfill
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The chunk is in the open Kafka transaction, or must be read once more (`again`). No answer."""
+
+    chunk: Chunk
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The last chunk of a table is in the open Kafka transaction; say so in it. No answer."""
+
+    backfill: Backfill
+
+
+Effect = Poll | Complete | Announce | Produce | Seal | Commit | Confirm | ReadTable | Settle | Finish

@@ -6,10 +6,12 @@ written. Keeps true: a value arrives as Postgres printed it, or it is a RecordEr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
 from cdc import __version__
+from cdc.backfill import RowImage
 from cdc.changes import Change, Op, Origin, Record, Relation, Row, StreamedRow
 from cdc.completion import complete, unchanged_columns
 from cdc.errors import OperatorError, RecordError
@@ -72,6 +74,20 @@ class TableEncoder:
         """The delete of a key, given as a record has it, that a snapshot of the table no longer shows."""
         event = self._record(key.decode(), key.decode(), _NULL, self._snapshot.tail(origin, 0, "d", ts_ms))
         return [event, self._tombstone(event, origin, 0)]
+
+    def read_image(self, row: Row) -> RowImage:
+        """A snapshot's row as far as it can be written before its position is known."""
+        try:
+            key = self._key_json(row).encode()
+            head = f'{{"before":{_NULL},"after":{self._row_json(row)}'.encode()
+        except UNFIT as error:
+            raise self._refusal(Change(Op.READ, self.relation, None, row)) from error
+        return RowImage(key, partition_of(key, self.partitions), head)
+
+    def read_records(self, images: Sequence[RowImage], origin: Origin, ts_ms: int) -> list[Record]:
+        """The records of snapshot rows, now that their position is known."""
+        tail = self._snapshot.tail(origin, 0, "r", ts_ms).encode()
+        return [Record(self.topic, image.partition, image.key, image.head + tail) for image in images]
 
     def _records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         old, new = change.old, change.new

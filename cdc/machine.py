@@ -6,16 +6,32 @@ what a committed progress record covers; what the topics hold already is skipped
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Protocol
 
 from cdc.assembler import Assembler
+from cdc.backfill import RowImage
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
-from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Ends, Poll, Polled, Produce, Seal
+from cdc.effects import (
+    Announce,
+    Commit,
+    Complete,
+    Confirm,
+    Effect,
+    Ends,
+    Finish,
+    Poll,
+    Polled,
+    Produce,
+    ReadTable,
+    Seal,
+    Settle,
+)
 from cdc.errors import ProtocolError
 from cdc.frames import Keepalive, decode_frame
 from cdc.lsn import format_lsn
+from cdc.merging import Due, Fed, Merging
 from cdc.progress import Kind, Part, Progress, add_checksums, checksum
 from cdc.transaction import Transaction
 
@@ -25,6 +41,10 @@ class RecordEncoder(Protocol):
 
     def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         """The records of a change, in order; a key change takes `ordinal` and `ordinal + 1`."""
+        ...
+
+    def read_records(self, images: Sequence[RowImage], origin: Origin, ts_ms: int) -> list[Record]:
+        """The records of rows that were read from the table."""
         ...
 
 
@@ -41,6 +61,7 @@ class Limits:
     """Rows whose unchanged values are read from the source, one query each: a part must end before Kafka aborts it."""
     chunk_records: int = 2_000
     idle_interval_s: float = 0.5
+    remembered_keys_max: int = 200_000
 
 
 @dataclass(slots=True)
@@ -73,7 +94,9 @@ class CaptureMachine:
         self._encoder_of = encoder_of
         self._limits = limits
         self._batch = _Batch(reached=start.lsn)
+        self._boundary = start.lsn
         self._part = start.part
+        self._merging = Merging(start.backfills, limits.remembered_keys_max)
         self._announced = dict(announced)
         self._encoders: dict[int, tuple[Relation, RecordEncoder]] = {}
         self._committed_s = 0.0
@@ -84,11 +107,14 @@ class CaptureMachine:
     def run(self) -> Generator[Effect, Any, NoReturn]:
         """Follow the log for ever."""
         yield Confirm(self.progress.lsn, ask_reply=True)
+        for backfill in self._merging.backfills:
+            yield ReadTable(backfill)
         while True:
             polled: Polled = yield Poll(self._wait_s())
             self._now_s, self._wall_ms = polled.now_s, polled.wall_ms
             for frame in polled.frames:
                 yield from self._take(frame)
+            yield from self._merge(polled.fed)
             if self._due(polled.drained):
                 yield from self._commit(self._kind())
             elif not polled.frames and not self._batch.records:
@@ -96,7 +122,7 @@ class CaptureMachine:
 
     def _wait_s(self) -> float:
         if not self._batch.records:
-            return self._limits.idle_interval_s
+            return self._limits.flush_interval_s if self._merging.backfills else self._limits.idle_interval_s
         return max(0.0, self._batch.opened_s + self._limits.flush_interval_s - self._now_s)
 
     def _due(self, drained: bool) -> bool:
@@ -105,13 +131,17 @@ class CaptureMachine:
             rested = self._now_s - self._committed_s >= limits.flush_interval_s
             return (drained and rested) or self._now_s - batch.opened_s >= limits.flush_interval_s or self._full()
         # Before a transaction begun in an earlier run is whole, no position is a boundary.
-        moved = batch.reached > self.progress.lsn and self._part is None
-        return moved and self._now_s - self._idle_s >= limits.idle_interval_s
+        if self._part is not None:
+            return False
+        moved = batch.reached > self.progress.lsn and self._now_s - self._idle_s >= limits.idle_interval_s
+        return moved or self._merging.is_unsaved
 
     def _full(self) -> bool:
         return self._batch.records >= self._limits.batch_records_max or self._batch.size >= self._limits.batch_bytes_max
 
     def _kind(self) -> Kind:
+        if self._merging.is_initial:
+            return Kind.SNAPSHOT
         return Kind.STREAM if self._batch.records else Kind.IDLE
 
     def _take(self, frame: bytes) -> Iterator[Effect]:
@@ -130,7 +160,37 @@ class CaptureMachine:
                     yield from self._publish(transaction)
             self._batch.reached = max(self._batch.reached, transaction.end_lsn)
             if self._full():
-                yield from self._commit(Kind.STREAM)
+                yield from self._commit(self._kind())
+
+    def _merge(self, fed: Fed) -> Generator[Effect, Any, None]:
+        """Put the chunks that the log has passed right before the position that it has reached."""
+        for backfill in fed.begun:
+            if self._merging.begin(backfill):
+                yield ReadTable(backfill)
+        self._merging.take(fed)
+        while (due := self._merging.due(self._batch.reached, self._boundary)) is not None:
+            assert self._part is None, "a chunk lies behind what was committed before it was read"
+            yield from self._merge_chunk(due)
+            if self._full():
+                yield from self._commit(self._kind())
+
+    def _merge_chunk(self, due: Due) -> Generator[Effect, Any, None]:
+        chunk, rows = due.chunk, due.rows
+        relation = chunk.relation
+        if self._announced.get(relation.oid) != relation:
+            if self._merging.is_older_shape(chunk):
+                rows = None
+            else:
+                yield Announce(relation, self._batch.reached)
+                self._announced[relation.oid] = relation
+                self._merging.shape_came(relation.oid, chunk.sees)
+        if rows is not None:
+            origin = Origin(self._batch.reached - 1, None, self._wall_ms * 1000)
+            yield from self._add(self._encoder_of(relation).read_records(rows, origin, self._wall_ms))
+        finished = self._merging.settle(chunk, len(rows) if rows is not None else None)
+        yield Settle(chunk, again=rows is None)
+        if finished is not None:
+            yield Finish(finished)
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""
@@ -140,11 +200,13 @@ class CaptureMachine:
             if index < done:
                 continue
             if self._is_large():
-                yield from self._commit(*((Kind.PART, Part(commit_lsn, index)) if index else (Kind.STREAM, None)))
+                yield from self._commit(*((Kind.PART, Part(commit_lsn, index)) if index else (self._kind(), None)))
             whole = (yield from self._completed(change)) if _has_gap(change) else change
             if whole is not None:
-                encoder = yield from self._encoder(whole.relation, commit_lsn)
-                yield from self._add(encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms))
+                encoder = yield from self._encoder(whole.relation, origin)
+                records = encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms)
+                self._merging.remember(origin.xid, records)
+                yield from self._add(records)
         self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
 
     def _is_large(self) -> bool:
@@ -174,15 +236,16 @@ class CaptureMachine:
             )
         return part.changes
 
-    def _encoder(self, relation: Relation, lsn: int) -> Generator[Effect, Any, RecordEncoder]:
+    def _encoder(self, relation: Relation, origin: Origin) -> Generator[Effect, Any, RecordEncoder]:
         known = self._encoders.get(relation.oid)
         if known is not None and known[0] is relation:
             return known[1]
         encoder = self._encoder_of(relation)
         self._encoders[relation.oid] = (relation, encoder)
         if self._announced.get(relation.oid) != relation:
-            yield Announce(relation, lsn)
+            yield Announce(relation, origin.commit_lsn)
             self._announced[relation.oid] = relation
+            self._merging.shape_came(relation.oid, origin.xid)
         return encoder
 
     def _add(self, records: list[Record]) -> Iterator[Effect]:
@@ -206,7 +269,10 @@ class CaptureMachine:
         yield from self._flush()
         ends: Ends = (yield Seal()) if self._batch.records else {}
         self.progress = self._next(kind, part, ends)
+        self._merging.is_unsaved = False
         yield Commit(self.progress)
+        if self.progress.is_boundary:
+            self._boundary = self.progress.lsn
         self._batch = _Batch(reached=self._batch.reached, source_ts_us=self._batch.source_ts_us)
         self._committed_s = self._idle_s = self._now_s
         yield Confirm(self.progress.lsn)
@@ -225,6 +291,7 @@ class CaptureMachine:
             ends={topic: _merged(old, ends.get(topic, {})) for topic, old in previous.ends.items()},
             snapshot=None,
             part=part,
+            backfills=self._merging.backfills,
         )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
 
+from cdc.backfill import Backfill
 from cdc.changes import Record
 from cdc.errors import ProtocolError
 from cdc.lsn import format_lsn, parse_lsn
@@ -66,6 +67,9 @@ class Progress:
 
     database_oid: int = 0
 
+    backfills: tuple[Backfill, ...] = ()
+    """Tables that are being read in chunks meanwhile."""
+
     @property
     def is_boundary(self) -> bool:
         """Whether a view may stand here."""
@@ -94,6 +98,8 @@ class Progress:
                 body[name] = value
         if self.recovered_lsn:
             body["recovered_lsn"] = format_lsn(self.recovered_lsn)
+        if self.backfills:
+            body["backfills"] = [backfill.to_json() for backfill in self.backfills]
         return json.dumps(body, separators=(",", ":")).encode()
 
     @staticmethod
@@ -143,6 +149,7 @@ def _from_body(body: dict[str, Any]) -> Progress:
         recovered_lsn=parse_lsn(body["recovered_lsn"]) if "recovered_lsn" in body else 0,
         timeline=int(body.get("timeline", 0)),
         database_oid=int(body.get("database_oid", 0)),
+        backfills=tuple(Backfill.from_json(backfill) for backfill in body.get("backfills", ())),
     )
 
 

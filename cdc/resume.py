@@ -51,7 +51,7 @@ def decide_start(progress: Progress | None, slot: SlotState | None, system_id: s
         )
     if progress is None:
         return Start.SNAPSHOT
-    if progress.kind is Kind.SNAPSHOT:
+    if progress.kind is Kind.SNAPSHOT and not progress.backfills:
         return Start.SNAPSHOT_AGAIN
     if progress.kind is Kind.RECOVER:
         raise OperatorError(

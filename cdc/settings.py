@@ -198,6 +198,21 @@ class Capture(Section):
     )
 
 
+class Snapshot(Section):
+    """How large tables are read: in chunks of their primary key, while the log is followed."""
+
+    chunked_above_bytes: int = Field(
+        default=1 << 30,
+        ge=0,
+        description="the first snapshot reads a larger table in chunks; smaller ones are read in one piece before the "
+        "log is followed, and again from their beginning if capture dies meanwhile",
+    )
+    workers: int = Field(default=2, ge=1, le=64, description="connections that read chunks")
+    chunk_rows: int = Field(default=20_000, gt=0, description="rows in a chunk, each read in its own transaction")
+    chunk_bytes: int = Field(default=16 << 20, gt=0, description="about how large a chunk may be: fewer rows if wide")
+    rows_per_s: int | None = Field(default=None, gt=0, description="the rate of all readers together; else no limit")
+
+
 class Delta(Section):
     """Where the Delta tables live."""
 
@@ -288,6 +303,7 @@ class Settings(Section):
     source: Source
     kafka: Kafka = Kafka()
     capture: Capture = Capture()
+    snapshot: Snapshot = Snapshot()
     delta: Delta = Delta()
     search: Search = Search()
     cache: Cache = Cache()

@@ -127,20 +127,3 @@ class SnapshotReaders:
                 continue
             return True
         return False
-
-
-def estimate_rows(connection: psycopg.Connection[Any], relations: Sequence[Relation]) -> dict[str, int]:
-    """What the statistics say, counting where they say nothing; for the progress bar."""
-    estimates: dict[str, int] = {}
-    for relation in relations:
-        table = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
-        with translated():
-            row = connection.execute(
-                "SELECT sum(CASE WHEN reltuples < 0 THEN NULL ELSE reltuples END)::int8 FROM pg_catalog.pg_class "
-                "WHERE oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%s) WHERE isleaf) OR oid = %s",
-                (relation.oid, relation.oid),
-            ).fetchone()
-            if row is None or not row[0]:
-                row = connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()  # noqa: S608
-        estimates[relation.qualified] = int(row[0]) if row else 0
-    return estimates

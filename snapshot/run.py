@@ -7,12 +7,13 @@ Keeps true: rows and log meet at the consistent point without gap or overlap; an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cdc.backfill import Backfill
 from cdc.capture import Tables
-from cdc.changes import Origin
+from cdc.changes import Origin, Relation
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.names import topic_name
@@ -21,6 +22,7 @@ from cdc.publisher import Publisher
 from cdc.replication import NewSlot, ReplicationConnection
 from cdc.settings import Settings
 from snapshot.reader import Batch, SnapshotReaders
+from snapshot.sizes import TableSize
 
 _log = get(__name__)
 
@@ -50,8 +52,10 @@ class InitialSnapshot:
         publisher: Publisher,
         ends: dict[str, tuple[int, ...]],
         previous: Progress | None,
+        sizes: Mapping[int, TableSize],
     ) -> None:
         self._settings = settings
+        self._sizes = sizes
         self._tables = tables
         self._publisher = publisher
         self._ends = ends
@@ -59,8 +63,9 @@ class InitialSnapshot:
         self._records = 0
         self._checksum = 0
 
-    def run(self, estimated: dict[str, int], report: Report) -> Progress:
-        """Take the snapshot; the boundary record at its end is where streaming starts."""
+    def run(self, report: Report) -> Progress:
+        """Take the snapshot; streaming starts at the record at its end, which is a boundary unless large tables are
+        left to be read in chunks."""
         source = self._settings.source
         connection = ReplicationConnection(source, source.stream, application="afterimage snapshot")
         try:
@@ -68,17 +73,18 @@ class InitialSnapshot:
             slot = connection.create_slot(self._settings.slot)
             assert slot.snapshot is not None
             _log.info("snapshot started", lsn=format_lsn(slot.consistent_lsn), tables=len(self._tables.relations))
-            return self._read(slot, system_id, SnapshotProgress(estimated), report)
+            return self._read(slot, system_id, report)
         finally:
             connection.close()
 
-    def _read(self, slot: NewSlot, system_id: str, state: SnapshotProgress, report: Report) -> Progress:
+    def _read(self, slot: NewSlot, system_id: str, report: Report) -> Progress:
         now_us = time.time_ns() // 1000
         # Before everything that commits at or after the consistent point; log records never start at such an odd byte.
         origin = Origin(slot.consistent_lsn - 1, None, now_us)
-        relations = sorted(
-            self._tables.relations.values(), key=lambda relation: -state.estimated.get(relation.qualified, 0)
-        )
+        by_size = sorted(self._tables.relations.values(), key=lambda relation: -self._sizes[relation.oid].bytes)
+        large = [relation for relation in by_size if self._is_large(relation)]
+        relations = [relation for relation in by_size if not self._is_large(relation)]
+        state = SnapshotProgress({relation.qualified: self._sizes[relation.oid].rows for relation in relations})
         assert slot.snapshot is not None
         readers = SnapshotReaders(self._settings.source, self._tables, relations, slot.snapshot, origin)
         try:
@@ -94,9 +100,32 @@ class InitialSnapshot:
             progress = self._commit(progress, Kind.SNAPSHOT, state)
         finally:
             readers.close()
-        progress = self._commit(progress, Kind.IDLE, state)
-        _log.info("snapshot complete", lsn=format_lsn(progress.lsn), rows=sum(state.read.values()))
+        progress = self._commit(progress, Kind.SNAPSHOT if large else Kind.IDLE, state, self._backfills(large, now_us))
+        _log.info("snapshot complete", lsn=format_lsn(progress.lsn), rows=sum(state.read.values()), left=len(large))
         return progress
+
+    def _is_large(self, relation: Relation) -> bool:
+        size = self._sizes[relation.oid]
+        # How far a table is read is written down as a key.
+        concealed = self._tables.privacy.treatments(relation).keys() & {column.name for column in relation.key}
+        is_fit = size.can_be_chunked and not concealed
+        return is_fit and size.bytes > self._settings.snapshot.chunked_above_bytes
+
+    def _backfills(self, large: list[Relation], now_us: int) -> tuple[Backfill, ...]:
+        """What is left to be read in chunks; from here on a killed capture goes on where it was."""
+        return tuple(
+            Backfill(
+                id=f"initial-{relation.oid}",
+                oid=relation.oid,
+                schema=relation.schema,
+                table=relation.name,
+                topic=topic_name(self._tables.pipeline, relation.schema, relation.name),
+                initial=True,
+                estimated_rows=self._sizes[relation.oid].rows,
+                started_us=now_us,
+            )
+            for relation in large
+        )
 
     def _begin(self, lsn: int, now_us: int, system_id: str) -> Progress:
         """The record that says a snapshot is under way, with the schemas; it begins a new chain."""
@@ -128,7 +157,9 @@ class InitialSnapshot:
         if batch.last:
             state.done.add(table)
 
-    def _commit(self, previous: Progress, kind: Kind, state: SnapshotProgress) -> Progress:
+    def _commit(
+        self, previous: Progress, kind: Kind, state: SnapshotProgress, backfills: tuple[Backfill, ...] = ()
+    ) -> Progress:
         sealed = self._publisher.seal() if self._records else {}
         ends = {
             topic: tuple(sealed.get(topic, {}).get(partition, end) for partition, end in enumerate(old))
@@ -143,6 +174,7 @@ class InitialSnapshot:
             checksum=self._checksum,
             ends=ends,
             snapshot=dict(state.read) if kind is Kind.SNAPSHOT else None,
+            backfills=backfills,
         )
         self._publisher.commit(progress)
         self._records, self._checksum = 0, 0

@@ -37,8 +37,9 @@ from cdc.slot_watch import SlotWatch
 from cdc.slots import read_slot
 from cdc.timeline import TimelineGuard, database_oid, read_lineage
 from cdc.topics import Topics, pipeline_topics, table_topic
-from snapshot.reader import estimate_rows
 from snapshot.run import InitialSnapshot, SnapshotProgress
+from snapshot.sizes import TableSize, table_sizes
+from snapshot.table_readers import TableReaders
 
 _log = get(__name__)
 
@@ -95,21 +96,22 @@ class CaptureRun:
         self._await_slot()
         lineage = self._lineage()
         self._require_startable(lineage)
-        tables, estimated = self._look_at_source()
+        tables, sizes = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
             # Read in this order: whoever wrote to Kafka before we fenced it had made its slot before that.
             progress, slot, start = self._decide(lineage)
             if start is not Start.STREAM:
-                progress = self._snapshot(start, topics, tables, slot, publisher, progress, estimated)
+                progress = self._snapshot(start, topics, tables, slot, publisher, progress, sizes)
             assert progress is not None
             self._require_same_tables(progress, tables)
             tables = self._as_announced(tables)
+            readers = TableReaders(settings, tables)
             with TimelineGuard(settings.source, lineage) as guard:
                 progress = lineage.marked(progress)
                 self.has_streamed = True
-                Streaming(settings, tables, publisher, progress, lambda: self.wait(0), guard.check).run()
+                Streaming(settings, tables, publisher, progress, readers, lambda: self.wait(0), guard.check).run()
         finally:
             publisher.close()
 
@@ -119,14 +121,15 @@ class CaptureRun:
         self._await_slot()
         lineage = self._lineage()
         self._recoverable(lineage, force=force)
-        tables, estimated = self._look_at_source()
+        tables, sizes = self._look_at_source()
         publisher = Publisher(settings.kafka, settings.pipeline, settings.capture.transaction_timeout_s)
         try:
             publisher.start()
             progress, slot = self._recoverable(lineage, force=force)
             self._require_same_tables(progress, tables)
             announced = self._announced(tables)
-            return Recovery(settings, tables, announced, publisher, report).run(progress, slot, estimated)
+            rows = sum(size.rows for size in sizes.values())
+            return Recovery(settings, tables, announced, publisher, report).run(progress, slot, rows)
         finally:
             publisher.close()
 
@@ -189,7 +192,7 @@ class CaptureRun:
         finally:
             replication.close()
 
-    def _look_at_source(self) -> tuple[Tables, dict[str, int]]:
+    def _look_at_source(self) -> tuple[Tables, dict[int, TableSize]]:
         settings = self.settings
         source = settings.source
         with connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection:
@@ -198,10 +201,10 @@ class CaptureRun:
             privacy = Privacy.of(source)
             privacy.require_fits(relations)
             require_publication(connection, settings.publication, relations)
-            estimated = estimate_rows(connection, relations)
+            sizes = table_sizes(connection, relations)
         by_oid = {relation.oid: relation for relation in relations}
         tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, by_oid, privacy)
-        return tables, estimated
+        return tables, sizes
 
     def _newest(self) -> Progress | None:
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)
@@ -218,7 +221,7 @@ class CaptureRun:
         slot: SlotState | None,
         publisher: Publisher,
         previous: Progress | None,
-        estimated: dict[str, int],
+        sizes: dict[int, TableSize],
     ) -> Progress:
         settings = self.settings
         plans = [
@@ -239,7 +242,7 @@ class CaptureRun:
                 "delete the pipeline's topics, or capture under another pipeline name",
                 code="TOPICS_NOT_EMPTY",
             )
-        return InitialSnapshot(settings, tables, publisher, ends, previous).run(estimated, self.report)
+        return InitialSnapshot(settings, tables, publisher, ends, previous, sizes).run(self.report)
 
     def _drop_leftover(self, slot: SlotState) -> None:
         """A slot without a complete snapshot is of no use: its exported snapshot died with the process that made it."""

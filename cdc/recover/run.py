@@ -73,11 +73,11 @@ class Recovery:
         self._checksum = 0
         self._committed_s = time.monotonic()
 
-    def run(self, previous: Progress, slot: SlotState | None, estimated: Mapping[str, int]) -> Recovered:
+    def run(self, previous: Progress, slot: SlotState | None, estimated_rows: int) -> Recovered:
         """Fold, take the slot, compare, commit."""
         topics = [_topic(self._tables, relation) for relation in self._tables.relations.values()]
         ends = {topic: previous.ends[topic] for topic in topics}
-        state = Recovered(sum(sum(all_ends) for all_ends in ends.values()), sum(estimated.values()))
+        state = Recovered(sum(sum(all_ends) for all_ends in ends.values()), estimated_rows)
         held = HeldKeys(self._settings.data / "recover")
         try:
             fold_topics(self._settings.kafka, ends, held, lambda offsets: self._tell(state, offsets))
@@ -144,6 +144,7 @@ class Recovery:
             snapshot=None,
             part=None,
             recovered_lsn=lsn,
+            backfills=(),
         )
         self._publisher.commit(progress)
         return progress

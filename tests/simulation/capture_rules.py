@@ -54,8 +54,8 @@ CAPTURE: Final = (
         "write no boundary before a transaction begun is whole",
         MACHINE,
         "_due",
-        " and self._part is None",
-        "",
+        "if self._part is not None",
+        "if False",
     ),
     broken("write down an idle position", MACHINE, "_due", "moved = ", "return False\n    moved = "),
     broken(

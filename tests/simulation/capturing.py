@@ -12,9 +12,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from cdc.assembler import Assembler
+from cdc.backfill import Backfill
 from cdc.changes import Origin, Relation
 from cdc.changes import Record as KafkaRecord
-from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
+from cdc.effects import (
+    Announce,
+    Commit,
+    Complete,
+    Confirm,
+    Effect,
+    Finish,
+    Poll,
+    Polled,
+    Produce,
+    ReadTable,
+    Seal,
+    Settle,
+)
 from cdc.envelope import TableEncoder
 from cdc.errors import OperatorError, TransientError
 from cdc.machine import CaptureMachine, Limits
@@ -22,6 +36,7 @@ from cdc.progress import PROGRESS_KEY, Kind, Progress, add_checksums, checksum
 from cdc.resume import SlotState, Start, decide_start
 from cdc.schema_log import SchemaRecord
 from tests.simulation.broker import PROGRESS, SCHEMA, Broker, SimulatedPublisher
+from tests.simulation.readers import SimulatedReaders
 from tests.simulation.source import SYSTEM_ID, Source
 from tests.simulation.tables import DATABASE, PARTITIONS, PIPELINE, TOPICS
 from tests.simulation.walsender import Walsender
@@ -45,6 +60,8 @@ class CaptureProcess:
         self._source = source
         self._broker = broker
         self._publisher = SimulatedPublisher(world, broker)
+        self._readers = SimulatedReaders(world, source, encoder_of)
+        self._asked = source.next_xid() << 16
         rng = world.rng
         self._limits = Limits(
             batch_records_max=rng.choice((4, 12, 50_000)),
@@ -52,6 +69,7 @@ class CaptureProcess:
             part_bytes_max=rng.choice((1_500, 1 << 40, 1 << 40)),
             part_completed_max=rng.choice((1, 5_000)),
             chunk_records=rng.choice((1, 4, 2_000)),
+            remembered_keys_max=rng.choice((1, 3, 200_000)),
         )
 
     def run(self) -> Steps:
@@ -117,7 +135,13 @@ class CaptureProcess:
             raise OperatorError("the topics hold records already", code="TOPICS_NOT_EMPTY")
         lsn = self._source.create_slot()
         relations = dict(self._source.relations)
-        rows = [(relations[oid], row) for oid, of_table in self._source.rows.items() for row in of_table.values()]
+        large = self._large(list(relations.values()))
+        rows = [
+            (relations[oid], row)
+            for oid, of_table in self._source.rows.items()
+            for row in of_table.values()
+            if oid not in {backfill.oid for backfill in large}
+        ]
         yield "slot made"
         now_us = self._world.wall_us
         for relation in relations.values():
@@ -132,12 +156,19 @@ class CaptureProcess:
             batch = records[at : at + self._world.rng.randint(1, 6)]
             at += len(batch)
             progress = yield from self._publish_rows(progress, batch, Kind.SNAPSHOT)
-        return (yield from self._publish_rows(progress, [], Kind.IDLE))
+        return (yield from self._publish_rows(progress, [], Kind.SNAPSHOT if large else Kind.IDLE, large))
+
+    def _large(self, relations: list[Relation]) -> tuple[Backfill, ...]:
+        """Tables that are left to be read in chunks."""
+        chosen = [relation for relation in relations if self._world.chance(0.5)]
+        return tuple(_backfill(f"initial-{relation.oid}", relation, initial=True) for relation in chosen)
 
     def _recreate_topics(self) -> None:
         self._broker.recreate_tables()
 
-    def _publish_rows(self, previous: Progress, records: list[KafkaRecord], kind: Kind) -> Steps:
+    def _publish_rows(
+        self, previous: Progress, records: list[KafkaRecord], kind: Kind, large: tuple[Backfill, ...] = ()
+    ) -> Steps:
         self._publisher.produce(records)
         yield "snapshot rows produced"
         sealed = self._publisher.seal()
@@ -154,6 +185,7 @@ class CaptureProcess:
             checksum=add_checksums(0, checksum(records)),
             ends=ends,
             snapshot={} if kind is Kind.SNAPSHOT else None,
+            backfills=large,
         )
         yield from self._commit(progress)
         return progress
@@ -170,6 +202,7 @@ class CaptureProcess:
     def _drive(self, start: Progress, connection: Walsender) -> Steps:
         assembler = Assembler(self._source.resolve, spill_directory=Path("unused"), spill_bytes=1 << 40)
         machine = CaptureMachine(start, assembler, encoder_of, self._known_relations(), self._limits)
+        self._readers = SimulatedReaders(self._world, self._source, encoder_of)
         effects = machine.run()
         answer: Any = None
         while True:
@@ -184,7 +217,7 @@ class CaptureProcess:
         relations = [SchemaRecord.from_value(value).relation for value in values if value is not None]
         return {**self._source.relations, **{relation.oid: relation for relation in relations}}
 
-    def _carry_out(self, effect: Effect, connection: Walsender) -> Steps:
+    def _carry_out(self, effect: Effect, connection: Walsender) -> Steps:  # noqa: C901  one line for each effect
         match effect:
             case Poll():
                 return self._poll(effect.wait_s, connection)
@@ -200,13 +233,23 @@ class CaptureProcess:
                 return self._source.complete(effect.change)
             case Announce():
                 return self._announce(effect.relation, effect.lsn)
+            case ReadTable():
+                return self._readers.read(effect.backfill)
+            case Settle():
+                return self._readers.settle(effect.chunk, again=effect.again)
+            case Finish():
+                return self._world.saw("table read to its end")
 
     def _poll(self, wait_s: float, connection: Walsender) -> Polled:
         world = self._world
         frames, drained = connection.read()
         world.now_s += world.rng.choice((0.0, 0.001, 0.03)) if frames else wait_s
         back_ms = 7_200_000 if world.happens("wall clock set back") else 0
-        return Polled(frames, drained, world.now_s, world.wall_us // 1000 - back_ms)
+        if not world.healed and world.chance(0.06):
+            self._asked += 1
+            relation = world.rng.choice(list(self._source.relations.values()))
+            self._readers.ask(_backfill(f"asked-{self._asked}", relation, initial=False))
+        return Polled(frames, drained, world.now_s, world.wall_us // 1000 - back_ms, self._readers.take())
 
     def _announce(self, relation: Relation, lsn: int) -> None:
         record = SchemaRecord(lsn, relation, TOPICS[relation.oid], PARTITIONS)
@@ -215,3 +258,7 @@ class CaptureProcess:
     def _commit(self, progress: Progress) -> Steps:
         self._publisher.commit(KafkaRecord(PROGRESS, 0, PROGRESS_KEY, progress.to_bytes()))
         yield "committed"
+
+
+def _backfill(name: str, relation: Relation, *, initial: bool) -> Backfill:
+    return Backfill(name, relation.oid, relation.schema, relation.name, TOPICS[relation.oid], initial)

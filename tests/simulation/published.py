@@ -12,7 +12,7 @@ from cdc.progress import PROGRESS_KEY, Kind, Progress, checksum
 from cdc.schema_log import SchemaRecord
 from tests.simulation.broker import PROGRESS, SCHEMA, Broker, Entry, KafkaTransaction, Place
 from tests.simulation.source import SYSTEM_ID, Source
-from tests.simulation.tables import OIDS, TOPICS, WIDEST, Seen, partition
+from tests.simulation.tables import OIDS, PARTITIONS, TOPICS, WIDEST, Seen, partition
 from tests.simulation.world import World, require
 
 Lists = dict[Place, list[Seen]]
@@ -32,6 +32,7 @@ class Published:
         self._done = 0
         self._unread: Lists | None = None
         self._shapes: dict[int, SchemaRecord] = {}
+        self._content: dict[Place, dict[str, object]] = {}
 
     def committed(self, transaction: KafkaTransaction) -> None:
         """Check one transaction, and take it in."""
@@ -44,16 +45,18 @@ class Published:
         found: Lists = {}
         for place, _, entry in data:
             found.setdefault(place, []).append(entry.seen)
-        if progress.kind is Kind.SNAPSHOT:
+        if progress.kind is Kind.SNAPSHOT and not progress.backfills:
             self._snapshot(progress, found)
         else:
             self._stream(progress, found)
         self._check_shapes(data)
+        self._fold(progress, data)
         self._world.saw("published", progress.kind.value)
         self._world.note("committed", progress.kind.value, progress.seq, progress.lsn, progress.part)
         self.newest = progress
         self._source.durable_lsn = max(self._source.durable_lsn, progress.lsn)
         if progress.is_boundary:
+            self._check_content(progress)
             self.boundaries.append(progress)
 
     def check_whole(self) -> None:
@@ -67,11 +70,27 @@ class Published:
                 rows |= _folded(entry.seen for _, entry in log.committed(0, boundary.ends[topic][number]))
             require(rows == state[oid], "a topic's rows are not the source's", topic)
 
+    def _fold(self, progress: Progress, data: list[tuple[Place, int, Entry]]) -> None:
+        if progress.prev_lsn == 0:
+            self._content = {}
+        for place, _, entry in data:
+            _fold_one(self._content.setdefault(place, {}), entry.seen)
+
+    def _check_content(self, boundary: Progress) -> None:
+        """At a boundary the topics hold every table as it was there, be it from the log or from chunks."""
+        state = self._source.state_at(boundary.lsn)
+        for topic, oid in OIDS.items():
+            rows: dict[str, object] = {}
+            for number in range(PARTITIONS):
+                rows |= self._content.get((topic, number), {})
+            require(rows == state[oid], "at a boundary a topic's rows are not the table's", topic, boundary.lsn)
+
     def _check_chain(self, progress: Progress) -> None:
         previous = self.newest
         require(progress.system_id == SYSTEM_ID, "another cluster's progress")
         if progress.kind is Kind.SNAPSHOT and progress.prev_lsn == 0:
-            require(previous is None or previous.kind is Kind.SNAPSHOT, "a snapshot began over complete topics")
+            again = previous is not None and previous.kind is Kind.SNAPSHOT and not previous.backfills
+            require(previous is None or again, "a snapshot began over complete topics, or over ones being completed")
             require(progress.seq == (previous.seq if previous else 0) + 1, "the count was broken by a snapshot")
             require(progress.origin_lsn == progress.lsn, "a chain that does not name its snapshot")
             require(not any(any(ends) for ends in progress.ends.values()), "a snapshot began in filled topics")
@@ -105,8 +124,12 @@ class Published:
 
     def _stream(self, progress: Progress, found: Lists) -> None:
         if self._unread is not None:
-            require(not any(self._unread.values()), "a snapshot ended before all rows were read")
+            left = {backfill.topic for backfill in progress.backfills}
+            unread = [place for place, rows in self._unread.items() if rows and place[0] not in left]
+            require(not unread, "a snapshot ended before all rows were read", unread)
             self._unread = None
+        found = {place: self._without_chunks(progress, place, records) for place, records in found.items()}
+        found = {place: records for place, records in found.items() if records}
         transactions = self._source.transactions
         due: Lists = {}
         while self._next < len(transactions) and transactions[self._next].commit_lsn < progress.lsn:
@@ -121,6 +144,20 @@ class Published:
             self._done = progress.part.changes
         require(self._done == 0 or not progress.is_boundary, "a boundary inside a transaction", progress)
         require(found == due, "the committed records are not those that are due", found, due)
+
+    def _without_chunks(self, progress: Progress, place: Place, records: list[Seen]) -> list[Seen]:
+        """Rows of chunks hold at their position, which no view has passed and which is behind all before them."""
+        stands_at = self.boundaries[-1].lsn if self.boundaries else 0
+        topic = place[0]
+        positions = [(record.lsn, record.ordinal) for record in records]
+        require(positions == sorted(positions), "records of one partition are out of order", place, records)
+        for record in records:
+            if record.op == "r":
+                self._world.saw("row of a chunk published")
+                require(stands_at <= record.lsn < progress.lsn, "a chunk's row where views may have passed", record)
+                now = self._source.state_at(record.lsn)[OIDS[topic]].get(record.key)
+                require(record.after == now, "a chunk's row is not what its key holds there", place, record, now)
+        return [record for record in records if record.op != "r"]
 
     def _announced(self, transaction: KafkaTransaction) -> None:
         for (topic, _), _, entry in transaction.entries:
@@ -154,10 +191,14 @@ def _add(due: Lists, changes: list[list[tuple[str, int, Seen]]]) -> None:
 def _folded(records: Iterable[Seen]) -> dict[str, object]:
     rows: dict[str, object] = {}
     for record in records:
-        if record.op == "t":
-            rows = {}
-        elif record.op in (None, "d"):
-            rows.pop(record.key, None)
-        else:
-            rows[record.key] = record.after
+        _fold_one(rows, record)
     return rows
+
+
+def _fold_one(rows: dict[str, object], record: Seen) -> None:
+    if record.op == "t":
+        rows.clear()
+    elif record.op in (None, "d"):
+        rows.pop(record.key, None)
+    else:
+        rows[record.key] = record.after

@@ -80,7 +80,7 @@ class Scenario:
         return [
             self._commit, self._commit, self._commit, self.source.work_elsewhere,
             self._wake_zombie, self.world.deliver_late, self.broker.mark_one, self._trouble, self._ask,
-            self.stores.check_readers,
+            self.stores.check_readers, self.source.end_transactions,
         ]  # fmt: skip
 
     def _commit(self) -> None:
@@ -184,6 +184,7 @@ class Scenario:
         self.broker.mark_all()
         while self._work > 0:
             self._commit()
+        self.source.end_transactions()
         self.source.work_elsewhere()  # apply sees that a store is gone when there is something to write
 
     def _standings(self) -> dict[str, object]:

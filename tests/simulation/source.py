@@ -7,12 +7,14 @@ it was at any LSN. Keeps true: only committed work is in the log; what the slot 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cdc.changes import UNCHANGED, Change, Relation
 from cdc.errors import TransientError
 from cdc.pgoutput import RelationMessage
+from cdc.visibility import Visibility
 from tests.simulation.tables import (
     ACCOUNTS,
     INT4,
@@ -79,6 +81,8 @@ class Source:
         self.slot: Slot | None = None
         self.durable_lsn = 0
         self._xid = 500
+        self._open: list[int] = []
+        self._hidden: dict[int, dict[tuple[int, str], Texts | None]] = {}
 
     def state_at(self, lsn: int) -> State:
         """Everything that committed before `lsn`."""
@@ -95,6 +99,7 @@ class Source:
     def add_column(self) -> None:
         """ALTER TABLE accounts ADD COLUMN."""
         if self.relations[ACCOUNTS.oid] == ACCOUNTS:
+            self._show(lambda place: place[0] == ACCOUNTS.oid)
             self.relations[ACCOUNTS.oid] = WIDER_ACCOUNTS
             self.rows[ACCOUNTS.oid] = {key: (*row, None) for key, row in self.rows[ACCOUNTS.oid].items()}
             self.work_elsewhere()
@@ -104,9 +109,16 @@ class Source:
         rng = self._world.rng
         # Commit records may touch each other: transactions that wrote side by side and then committed.
         start = self.wal_end + rng.choice((0, 0, 8, 64))
-        self._xid += 100  # those between are its subtransactions'
-        shape = self.relations[ACCOUNTS.oid]
-        transaction = Transaction(self._xid, start, start + rng.choice((8, 40)), self._world.wall_us, shape)
+        xid = self.next_xid()
+        if rng.random() < 0.2:
+            self._open.append(xid)
+            xid = self.next_xid()
+        if self._open and rng.random() < 0.3:
+            xid = self._open.pop(rng.randrange(len(self._open)))
+        transaction = Transaction(
+            xid, start, start + rng.choice((8, 40)), self._world.wall_us, self.relations[ACCOUNTS.oid]
+        )
+        before = {oid: dict(rows) for oid, rows in self.rows.items()}
         size = rng.choice((1, 1, 1, 2, 3, 4, 6, rng.randint(9, 24)))
         for _ in range(size):
             self._change(transaction)
@@ -119,7 +131,47 @@ class Source:
         }.values():
             now[relation.oid] = {key: values(relation, row) for key, row in self.rows[relation.oid].items()}
         self.states.append(now)
-        self._world.note("source commits", transaction.commit_lsn, transaction.end_lsn, len(transaction.changes))
+        if rng.random() < 0.25 and not any(record.op == "t" for due in transaction.changes for _, _, record in due):
+            self._world.saw("committed, not visible yet")
+            self._hidden[xid] = _overwritten(before, self.rows)
+        self._world.note(
+            "source commits",
+            xid,
+            xid in self._hidden,
+            transaction.commit_lsn,
+            transaction.end_lsn,
+            len(transaction.changes),
+        )
+
+    def next_xid(self) -> int:
+        """A transaction begins."""
+        self._xid += 100  # those between are its subtransactions'
+        return self._xid
+
+    def visible(self) -> tuple[Visibility, dict[int, dict[str, Texts]]]:
+        """What a snapshot sees now: a commit is in the log before anybody sees it."""
+        rows = {oid: dict(of_table) for oid, of_table in self.rows.items()}
+        for places in self._hidden.values():
+            for (oid, key), before in places.items():
+                if before is None:
+                    rows[oid].pop(key, None)
+                else:
+                    rows[oid][key] = before
+        running = frozenset([*self._open, *self._hidden])
+        return Visibility(min(running, default=self._xid + 1), self._xid + 1, running), rows
+
+    def end_transactions(self) -> None:
+        """What has committed becomes visible, and what is open rolls back; some of it, or all when healed."""
+        everything = self._world.healed
+        for xid in [xid for xid in self._hidden if everything or self._world.chance(0.5)]:
+            del self._hidden[xid]
+        self._open = [xid for xid in self._open if not everything and self._world.chance(0.5)]
+
+    def _show(self, touched: Callable[[tuple[int, str]], bool]) -> None:
+        """Whoever touches what a hidden transaction has locked waits until that one is visible."""
+        self._hidden = {
+            xid: places for xid, places in self._hidden.items() if not any(touched(place) for place in places)
+        }
 
     def create_slot(self) -> int:
         """A slot at the log's end: its consistent point."""
@@ -149,6 +201,7 @@ class Source:
     def restart(self) -> None:
         """A crash of Postgres: connections end, and the slot is as it was last written down."""
         self.cut()
+        self._open, self._hidden = [], {}
         if self.slot is not None:
             self.slot.confirmed = self.slot.saved
 
@@ -183,6 +236,7 @@ class Source:
         key = key_text(relation, row)
         if key in self.rows[relation.oid]:
             return self._alter(into, relation, key)
+        self._show(lambda place: place == (relation.oid, key))
         self.rows[relation.oid][key] = row
         into.messages.append(([relation], frames.insert(relation.oid, row)))
         return self._due(into, relation, ((key, "c", row),))
@@ -190,6 +244,7 @@ class Source:
     def _alter(self, into: Transaction, relation: Relation, key: str) -> None:
         rng, rows = self._world.rng, self.rows[relation.oid]
         before = rows[key]
+        self._show(lambda place: place == (relation.oid, key))
         if rng.random() < 0.3:
             del rows[key]
             old = before if relation.identity == "f" else _key_only(relation, before)
@@ -199,6 +254,7 @@ class Source:
         moved = key_text(relation, now)
         if moved != key and moved in rows:
             now, moved = before, key
+        self._show(lambda place: place == (relation.oid, moved))
         return self._update(into, relation, key, before, moved, now)
 
     def _update(  # what happens to one row
@@ -222,6 +278,8 @@ class Source:
         rng = self._world.rng
         chosen = [self.relations[oid] for oid in rng.sample(sorted(self.relations), rng.choice((1, 1, 2)))]
         into.messages.append((chosen, frames.truncate([relation.oid for relation in chosen])))
+        oids = {relation.oid for relation in chosen}
+        self._show(lambda place: place[0] in oids)
         for relation in chosen:
             self.rows[relation.oid] = {}
             event = Seen("{}", "t", None, into.commit_lsn, 2 * len(into.changes) + 1)
@@ -252,3 +310,15 @@ class Source:
 
 def _key_only(relation: Relation, row: Texts) -> Texts:
     return tuple(text if column.is_key else None for column, text in zip(relation.columns, row, strict=True))
+
+
+def _overwritten(
+    before: dict[int, dict[str, Texts]], after: dict[int, dict[str, Texts]]
+) -> dict[tuple[int, str], Texts | None]:
+    """What was where one transaction changed something; None where nothing was."""
+    return {
+        (oid, key): before[oid].get(key)
+        for oid in after
+        for key in before[oid].keys() | after[oid].keys()
+        if before[oid].get(key) != after[oid].get(key)
+    }

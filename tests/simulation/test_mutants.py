@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.apply_rules import APPLY
 from tests.simulation.capture_rules import CAPTURE
+from tests.simulation.chunk_rules import CHUNKS
 from tests.simulation.mutants import Mutant
 from tests.simulation.scenario import simulate
 from tests.simulation.world import Violation
@@ -15,7 +16,7 @@ from tests.simulation.world import Violation
 SEEDS_MAX: Final = 300
 
 
-@pytest.mark.parametrize("mutant", CAPTURE + APPLY, ids=lambda mutant: mutant.rule)
+@pytest.mark.parametrize("mutant", CAPTURE + CHUNKS + APPLY, ids=lambda mutant: mutant.rule)
 def test_a_broken_rule_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
     mutant.edit.apply(monkeypatch)
 

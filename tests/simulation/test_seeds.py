@@ -35,6 +35,10 @@ FATAL: Final = (
 EVENTS: Final = (
     *FAULTS,
     *(f"published {kind}" for kind in ("snapshot", "stream", "idle", "part")),
+    "committed, not visible yet",
+    "row of a chunk published",
+    "chunk read again",
+    "table read to its end",
     *(f"capture starts: {start}" for start in ("snapshot", "snapshot again", "stream")),
     *(f"apply may: {step}" for step in ("Run", "Stand", "RunTo")),
     *(f"task: {mode} {sink}" for mode in ("write", "replace", "advance") for sink in ("delta", "search", "cache")),

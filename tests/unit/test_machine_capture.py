@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cdc.assembler import Assembler
+from cdc.backfill import RowImage
 from cdc.changes import UNCHANGED, Change, Origin, Record
 from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
 from cdc.errors import ProtocolError
@@ -29,6 +30,9 @@ class Encoder:
 
     def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         return [Record(TOPIC, 0, b"k", f"{origin.commit_lsn}:{ordinal}:{ts_ms}".encode())]
+
+    def read_records(self, images: Sequence[RowImage], origin: Origin, ts_ms: int) -> list[Record]:
+        return [Record(TOPIC, image.partition, image.key, f"{origin.commit_lsn}".encode()) for image in images]
 
 
 class Driven:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cdc.backfill import Backfill
 from cdc.errors import OperatorError
 from cdc.progress import Kind, Part, Progress
 from cdc.resume import SlotState, Start, decide_start, require_recovery
@@ -24,6 +25,13 @@ def test_an_interrupted_snapshot_is_taken_again_whatever_the_slot(slot: SlotStat
     progress = replace(STREAMED, kind=Kind.SNAPSHOT, snapshot={})
 
     assert decide_start(progress, slot, "7000") is Start.SNAPSHOT_AGAIN
+
+
+def test_a_snapshot_of_which_only_chunks_are_left_goes_on():
+    left = (Backfill("initial-1", 1, "public", "big", "shop.public.big", initial=True),)
+    progress = replace(STREAMED, kind=Kind.SNAPSHOT, backfills=left)
+
+    assert decide_start(progress, SLOT, "7000") is Start.STREAM
 
 
 @pytest.mark.parametrize("confirmed", [None, 0, 99, 100])
