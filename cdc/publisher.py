@@ -20,6 +20,7 @@ from cdc.progress import PROGRESS_KEY, Progress
 from cdc.settings import Kafka
 
 POSITION_HEADER: Final = "position"
+_NOTHING_KEY: Final = b"{}"
 _QUEUE_RECORDS: Final = 500_000
 _QUEUE_KB_MAX: Final = 2_000_000
 """What librdkafka takes at all: a row may be nearly as large as Kafka's largest record."""
@@ -100,6 +101,14 @@ class Publisher:
         self._open = False
         self._first, self._counts = {}, {}
         metrics.committed(progress)
+
+    def require_newest(self) -> None:
+        """Raise if a newer producer has taken over: only a commit finds that out, so this commits next to nothing."""
+        self._begin()
+        self._send(Record(self._schema_topic, 0, _NOTHING_KEY, None), None, None)
+        with translated("asking whether another capture has taken over"):
+            self._producer.commit_transaction(self._timeout_s)
+        self._open = False
 
     def close(self) -> None:
         """Drop what is open; a new publisher's start() aborts it on the broker."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 
@@ -26,6 +26,9 @@ from cdc.settings import Source
 from cdc.sqlstate import translated
 
 _log = get(__name__)
+
+# An inheriting table may have the same key; a partition's rows are its root's.
+_OWN: Final = "(tableoid = %s OR tableoid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%s)))"
 
 
 class SourceCatalogue:
@@ -92,8 +95,9 @@ class SourceCatalogue:
         columns = ", ".join(map(_doubled, selected(relation, self._privacy)))
         key = " AND ".join(f"{_named(column.name)} = %s::{_doubled(column.type_name)}" for column in relation.key)
         table = f"{_named(relation.schema)}.{_named(relation.name)}"
-        query = f"SELECT {columns} FROM {table} WHERE {key}"  # noqa: S608  every name is quoted
+        query = f"SELECT {columns} FROM {table} WHERE {key} AND {_OWN}"  # noqa: S608  every name is quoted
         values = [value for column, value in zip(relation.columns, row, strict=True) if column.is_key]
+        values += [relation.oid, relation.oid]
         try:
             with translated():
                 result = self._open().execute(query.encode(), values).pgresult

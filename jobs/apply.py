@@ -197,7 +197,7 @@ class ApplyRun:
             TaskRunner(self._settings, self._spark, self._loaded, self._dead_letters, progress.ended).run(tasks)
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
-        self._require_ownership()
+        self._control.confirm_owner()
         rows = recorded(self._loaded.sinks, positions)
         if rows:
             self._ledger.write(rows)

@@ -47,7 +47,7 @@ class LedgerState:
 
 
 class Ledger:
-    """The ledger under a pipeline's folder. Reading looks anew each time; writing keeps its table open."""
+    """The ledger under a pipeline's folder. Reading looks anew each time; writing goes on from what was read."""
 
     def __init__(
         self, root: str, storage_options: Mapping[str, str] | None = None, *, kept_minutes: int = KEPT_MINUTES
@@ -63,8 +63,10 @@ class Ledger:
 
         for attempt in range(READ_ATTEMPTS):
             try:
-                return _state(_load(self._open()))
+                self._table = self._open()
+                return _state(_load(self._table))
             except TableNotFoundError:
+                self._table = None
                 return None
             except (DeltaError, OSError) as error:
                 # A commit or file that is just being cleaned up: the next look sees newer ones.
@@ -99,9 +101,11 @@ class Ledger:
     def _overwrite(self, rows: pa.Table) -> None:
         if self._table is None:
             self._table = self._open_or_create(rows)
-        from deltalake import write_deltalake
+        from deltalake import CommitProperties, write_deltalake
 
-        write_deltalake(self._table, rows, mode="overwrite")
+        # On the very version that was read or written last: a retry would look away from who came between.
+        once = CommitProperties(max_commit_retries=0)
+        write_deltalake(self._table, rows, mode="overwrite", commit_properties=once)
         if self._table.version() % VACUUM_EVERY == 0:
             self._table.vacuum(dry_run=False, full=True, enforce_retention_duration=False)
 

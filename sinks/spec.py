@@ -38,8 +38,9 @@ class Concealed:
 class ViewSpec:
     """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`.
 
-    What Postgres answers in the `concealed` columns is concealed before it is compared.
-    `key_source` are the table's primary-key columns that the view's `key` columns project, one to one.
+    What Postgres answers in the `concealed` columns is concealed before it is compared. `key_source` are the table's
+    primary-key columns that the view's `key` columns project, one to one. `table_at` is where `postgres_sql` names the
+    table.
     """
 
     name: str
@@ -55,3 +56,4 @@ class ViewSpec:
     fingerprint: str
     file: str | None = None
     concealed: Mapping[str, Concealed] = field(default_factory=dict)
+    table_at: int | None = None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cdc.errors import OperatorError, TransientError
 from sinks.position import parse_position, position_fields
 from sinks.protocol import Position
 from sinks.values import check_types
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,30 @@ def lost(store: str, view: str) -> TransientError:
     """The error of a write whose target went away: the next look at the position finds None and loads it anew."""
     message = f"view {view}: its rows in {store} went away during the write"
     return TransientError(message, "they are loaded anew; if it happens again, see who deletes them", code="SINK_LOST")
+
+
+def overtaken(store: str, view: str) -> TransientError:
+    """The error of a writer that finds the store elsewhere than it left it: its changes fit nothing else."""
+    message = f"view {view}: another process has written it in {store} meanwhile"
+    hint = "one apply process runs a pipeline; this one looks anew where the views stand, if it still is that one"
+    return TransientError(message, hint, code="SINK_OVERTAKEN")
+
+
+class Located(Generic[Found]):
+    """What a process knows of a view in a store, and so what its next write must find there again."""
+
+    def __init__(self, store: str, view: str) -> None:
+        self._store = store
+        self._view = view
+        self._known: tuple[Found | None] | None = None
+
+    def take(self, found: Found | None) -> None:
+        """Know this: it was just looked at, or written."""
+        self._known = (found,)
+
+    def require(self, found: Found | None) -> None:
+        """Raise unless `found` is what is known; the first look makes it known."""
+        if self._known is None:
+            self.take(found)
+        elif self._known != (found,):
+            raise overtaken(self._store, self._view)

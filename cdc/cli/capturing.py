@@ -228,10 +228,13 @@ class CaptureRun:
             table_topic(topic_name(tables.pipeline, relation.schema, relation.name), tables.partitions)
             for relation in tables.relations.values()
         ]
+        # Dropping and deleting can't be fenced: a process that stood still since it took over asks right before.
         if slot is not None:
+            publisher.require_newest()
             self._drop_leftover(slot)
         if start is Start.SNAPSHOT_AGAIN:
             _log.warning("an interrupted snapshot is taken again from the start")
+            publisher.require_newest()
             topics.recreate(plans)
         else:
             topics.ensure(plans)

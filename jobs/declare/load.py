@@ -70,6 +70,7 @@ def declare_view(name: str, source: Source, relations: Relations) -> ViewSpec:
         key_source=_delta_names(table, key_source),
         columns=translation.columns,
         postgres_sql=translation.postgres_sql,
+        table_at=translation.table_at,
         spark_sql=translation.spark_sql,
         sinks=header.sinks,
         fingerprint=_fingerprint(translation, key, table),
@@ -88,6 +89,7 @@ def mirror_spec(table: TableInfo) -> ViewSpec:
     key = _delta_names(table, table.key)
     qualified = f"{quote_ident(table.schema)}.{quote_ident(table.table)}"
     postgres_sql = f"SELECT {', '.join(map(quote_ident, names))} FROM {qualified}"  # noqa: S608 - quoted
+    table_at = len(postgres_sql) - len(qualified)
     spark_sql = f"SELECT {', '.join(map(quote_column, columns))} FROM changes"  # noqa: S608 - quoted
     return ViewSpec(
         name=path_name(table.schema, table.table),
@@ -98,6 +100,7 @@ def mirror_spec(table: TableInfo) -> ViewSpec:
         key_source=key,
         columns=columns,
         postgres_sql=postgres_sql,
+        table_at=table_at,
         spark_sql=spark_sql,
         sinks=(SinkOptions("delta"),),
         fingerprint=_hash([postgres_sql, spark_sql, key, _types(table, names)]),

@@ -41,11 +41,15 @@ RULES: Mapping[type[exp.Expr], Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What a SELECT says: `columns` are the outputs' Delta names, `used` the table's columns that it reads."""
+    """What a SELECT says: `columns` are the outputs' Delta names, `used` the table's columns that it reads.
+
+    `table_at` is where `postgres_sql` names the table.
+    """
 
     outputs: tuple[Output, ...]
     columns: tuple[str, ...]
     postgres_sql: str
+    table_at: int
     spark_sql: str
     used: frozenset[str]
 
@@ -57,10 +61,12 @@ def translate(source: Source, select: Select, table: TableInfo) -> Translation:
     columns = delta_columns(output.name for output in found)
     items = [f"{output.typed.sql} AS {quote_column(name)}" for output, name in zip(found, columns, strict=True)]
     where = f" WHERE {condition(context, select.where)}" if select.where is not None else ""
+    postgres_sql, table_at = _postgres_sql(source, select, table)
     return Translation(
         outputs=found,
         columns=columns,
-        postgres_sql=_postgres_sql(source, select, table),
+        postgres_sql=postgres_sql,
+        table_at=table_at,
         spark_sql=f"SELECT {', '.join(items)} FROM changes{where}",  # noqa: S608 - quoted
         used=frozenset(context.used),
     )
@@ -80,23 +86,32 @@ def _scope(select: Select, table: TableInfo) -> Scope:
     return Scope(frozenset(qualifiers), table.qualified, scoped)
 
 
-def _postgres_sql(source: Source, select: Select, table: TableInfo) -> str:
-    changed = _changes(select, table)
-    pieces, end = [], None
+def _postgres_sql(source: Source, select: Select, table: TableInfo) -> tuple[str, int]:
+    """The SQL, and where in it the table is named."""
+    named = _named(select)
+    changed = _changes(select, table, named)
+    pieces: list[str] = []
+    end, table_at = None, 0
     for at, token in enumerate(select.tokens):
         text = changed.get(at, source.text[token.start : token.end + 1])
         if text and end is not None and token.start > end + 1:
             pieces.append(" ")
+        if at == named[0]:
+            table_at = sum(map(len, pieces))
         pieces.append(text)
         end = token.end
-    return "".join(pieces)
+    return "".join(pieces), table_at
 
 
-def _changes(select: Select, table: TableInfo) -> dict[int, str]:
-    """What is written instead of some of the tokens."""
+def _named(select: Select) -> list[int]:
+    """The tokens that name the table."""
     parts = [part for part in (select.table.args.get("db"), select.table.this) if part is not None]
     start, end = parts[0].meta["start"], parts[-1].meta["end"]
-    named = [at for at, token in enumerate(select.tokens) if start <= token.start <= end]
+    return [at for at, token in enumerate(select.tokens) if start <= token.start <= end]
+
+
+def _changes(select: Select, table: TableInfo, named: list[int]) -> dict[int, str]:
+    """What is written instead of some of the tokens."""
     changed = dict.fromkeys(named, "")
     changed[named[0]] = f"{quote_ident(table.schema)}.{quote_ident(table.table)}"
     for first, last in _stars(select):

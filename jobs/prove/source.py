@@ -32,6 +32,13 @@ _PG15: Final = 150_000
 _SETTLE_POLL_S: Final = 0.01
 _APPLICATION: Final = "afterimage prove"
 
+# A partitioned table stands for its partitions; it has no rows of its own.
+_INHERITED: Final = """
+SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind = 'r'
+  AND EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid)
+"""
+
 TextRow = tuple[str | None, ...]
 
 
@@ -55,7 +62,7 @@ class SourceCut:
         """The types of the view's columns; OperatorError if its SQL no longer runs or gives other columns."""
         try:
             with self.connection.transaction():
-                cursor = self.connection.execute(f"SELECT * FROM ({_bare(spec)}) v LIMIT 0".encode())  # noqa: S608
+                cursor = self.connection.execute(f"SELECT * FROM ({self._sql(spec)}) v LIMIT 0".encode())  # noqa: S608
         except psycopg.Error as error:
             cause = translate(error)
             raise type(cause)(f"view {spec.name}: {cause.message}", cause.hint, code=cause.code) from error
@@ -79,7 +86,7 @@ class SourceCut:
             translated(),
             self.connection.transaction(),
             self.connection.cursor() as cursor,
-            cursor.copy(f"COPY ({_bare(spec)}) TO STDOUT".encode()) as copy,
+            cursor.copy(f"COPY ({self._sql(spec)}) TO STDOUT".encode()) as copy,
         ):
             rows: Iterator[TextRow] = copy.rows()
             yield from (_concealed(row, conceal) for row in rows) if conceal else rows
@@ -95,14 +102,17 @@ class SourceCut:
             )
         return self.privacy.treatment(column, rule).conceal
 
+    def _sql(self, spec: ViewSpec) -> str:
+        """The view's SQL over the table itself, as the log has it: inheriting tables are others."""
+        sql, at = spec.postgres_sql, spec.table_at
+        if at is not None and self.connection.execute(_INHERITED, (spec.schema, spec.table)).fetchone():
+            sql = f"{sql[:at]}ONLY {sql[at:]}"
+        # The line break ends a comment on the last line.
+        return sql.strip().rstrip(";") + "\n"
+
 
 def _concealed(row: TextRow, conceal: Mapping[int, Callable[[str], str]]) -> TextRow:
     return tuple(value if value is None or at not in conceal else conceal[at](value) for at, value in enumerate(row))
-
-
-def _bare(spec: ViewSpec) -> str:
-    # The line break ends a comment on the last line.
-    return spec.postgres_sql.strip().rstrip(";") + "\n"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sinks.cache.pattern import RESERVED_PREFIX, KeyPattern
 from sinks.cache.server import CacheServer
 from sinks.entries import Entry
 from sinks.protocol import Rejected
-from sinks.standing import lost
+from sinks.standing import lost, overtaken
 from sinks.values import object_template
 
 VERSION: Final = "_lsn"
@@ -25,6 +25,8 @@ CHUNK_KEYS: Final = 500
 ARGUMENTS_MAX: Final = 100_000
 """Of one script call; a wide hash takes two for each column."""
 
+_NOT_WRITABLE: Final = -1
+_MOVED: Final = -2
 WRITE_SCRIPT: Final = Path(__file__).with_name("write.lua").read_text()
 
 
@@ -61,12 +63,13 @@ class EntryForm:
 
 @dataclass(frozen=True, slots=True)
 class EntryWriter:
-    """Writes a partition into one generation."""
+    """Writes a partition into one generation, which must still stand at `position` if it is the live one."""
 
     server: CacheServer
     pattern: KeyPattern
     generation: int
     form: EntryForm
+    position: str = ""
 
     def __call__(self, entries: Iterator[Entry]) -> Iterable[Rejected]:
         """Write in chunks; the cache refuses no single row."""
@@ -74,14 +77,19 @@ class EntryWriter:
         with self.server.client() as client:
             script = client.register_script(WRITE_SCRIPT)
             while chunk := list(islice(entries, chunk_keys)):
-                if script(*self._call(chunk)) < 0:
-                    raise lost("the cache", self.pattern.view)
+                self._require_written(script(*self._call(chunk)))
         return ()
+
+    def _require_written(self, answer: int) -> None:
+        if answer == _NOT_WRITABLE:
+            raise lost("the cache", self.pattern.view)
+        if answer == _MOVED:
+            raise overtaken("the cache", self.pattern.view)
 
     def _call(self, chunk: list[Entry]) -> tuple[list[str], list[str | int]]:
         form = self.form
-        keys = [self.pattern.generations_key]
-        arguments: list[str | int] = [self.generation, "hash" if form.is_hash else "json"]
+        keys = [self.pattern.generations_key, self.pattern.position_key]
+        arguments: list[str | int] = [self.generation, self.position, "hash" if form.is_hash else "json"]
         arguments += [form.ttl_s, form.tombstone_ttl_s]
         for entry in chunk:
             key = self.pattern.entry_key(self.generation, entry.key)

@@ -59,11 +59,11 @@ class Generations:
             return None
         return Stored(standing, text) if states.get(pointer) == b"live" else None
 
-    def move(self, client: redis.Redis, stored: Stored, position: Position) -> Standing:
+    def move(self, client: redis.Redis, stored: Stored, position: Position) -> Stored:
         """Move the position from what was read to a later one."""
-        moved = stored.standing.moved(position)
+        moved = _as_stored(stored.standing.moved(position))
         keys = (self.pattern.generation_key, self.pattern.position_key)
-        if not client.eval(_MOVE, len(keys), *keys, moved.generation, stored.text, json_text(moved.fields())):
+        if not client.eval(_MOVE, len(keys), *keys, moved.standing.generation, stored.text, moved.text):
             raise lost("the cache", self.pattern.view)
         return moved
 
@@ -73,11 +73,14 @@ class Generations:
         client.hset(self.pattern.generations_key, str(generation), "loading")
         return generation
 
-    def switch(self, client: redis.Redis, standing: Standing) -> None:
-        """Show a loaded generation to readers, at its position."""
+    def switch(self, client: redis.Redis, standing: Standing, over: Stored | None) -> Stored:
+        """Show a loaded generation to readers, at its position, instead of what was read."""
+        made = _as_stored(standing)
         keys = (self.pattern.generation_key, self.pattern.generations_key, self.pattern.position_key)
-        if not client.eval(_SWITCH, len(keys), *keys, standing.generation, json_text(standing.fields())):
+        before = over.text if over else ""
+        if not client.eval(_SWITCH, len(keys), *keys, standing.generation, made.text, before):
             raise lost("the cache", self.pattern.view)
+        return made
 
     def sweep(self, client: redis.Redis) -> None:
         """Remove what a killed load left, and let former generations expire."""
@@ -97,6 +100,10 @@ class Generations:
                 for key in keys:
                     do(pipe, key)
                 pipe.execute()
+
+
+def _as_stored(standing: Standing) -> Stored:
+    return Stored(standing, json_text(standing.fields()))
 
 
 def _text(raw: bytes | str | None) -> str | None:

@@ -24,7 +24,7 @@ from sinks.executor import write_partitions
 from sinks.options import check_known, declaration, refuse_columns
 from sinks.protocol import Position, Written
 from sinks.spec import SinkOptions, ViewSpec
-from sinks.standing import Standing, column_types, lost
+from sinks.standing import Located, Standing, column_types, lost
 from sinks.values import native
 
 _log = log.get(__name__)
@@ -45,13 +45,13 @@ class CacheSink:
         self._form = EntryForm(spec.columns, is_hash, _ttl_s(option, spec), settings.tombstone_ttl_s)
         self._shape = RowShape(spec.key, spec.columns, as_json=not is_hash)
         self._generations = Generations(self._pattern, declaration(option, spec))
-        self._highest_lsn = 0
+        self._located: Located[Stored] = Located("the cache", spec.name)
 
     def position(self) -> Position | None:
         """From the store alone: its pointer, and the position's JSON for that generation."""
         with self._server.client() as client:
             stored = self._generations.stored(client)
-        self._highest_lsn = stored.standing.position.lsn if stored else 0
+        self._located.take(stored)
         return stored.standing.position if stored else None
 
     def write(self, changes: Any, position: Position) -> Written:
@@ -59,7 +59,7 @@ class CacheSink:
         with self._server.client() as client:
             stored = self._require(client)
         stored.standing.require_types(column_types(changes, self._spec.columns))
-        written = write_partitions(changes, self._shape, self._writer(stored.standing.generation))
+        written = write_partitions(changes, self._shape, self._writer(stored.standing.generation, stored.text))
         with self._server.client() as client:
             self._move(client, stored, position)
         return written
@@ -73,13 +73,14 @@ class CacheSink:
         """Load a generation beside the live one, switch, and let the old one expire."""
         types = column_types(rows, self._spec.columns)
         with self._server.client() as client:
+            self._located.require(stored := self._generations.stored(client))
             self._generations.sweep(client)
             generation = self._generations.begin(client)
         written = write_partitions(rows, self._shape, self._writer(generation))
         standing = Standing(self._spec.name, generation, self._generations.declaration, types, position)
         with self._server.client() as client:
-            self._generations.switch(client, standing)
-            self._highest_lsn = position.lsn
+            self._located.require(self._generations.stored(client))
+            self._located.take(self._generations.switch(client, standing, stored))
             _log.info("cache view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
             self._generations.sweep(client)
         return written
@@ -87,7 +88,7 @@ class CacheSink:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """All entries of the live generation."""
         with self._server.client() as client:
-            standing = self._require(client).standing
+            standing = self._stored(client).standing
             convert = [(name, native(standing.types[name])) for name in self._spec.columns]
             for stored in self._values(client, standing.generation):
                 yield tuple(to_native(stored.get(name)) for name, to_native in convert)
@@ -115,18 +116,23 @@ class CacheSink:
             hint = f"something else writes there; run: afterimage rebuild {self._spec.name}"
             raise RecordError(f"view {self._spec.name}: the cache holds an entry that is not ours", hint) from error
 
-    def _writer(self, generation: int) -> EntryWriter:
-        return EntryWriter(self._server, self._pattern, generation, self._form)
+    def _writer(self, generation: int, position: str = "") -> EntryWriter:
+        return EntryWriter(self._server, self._pattern, generation, self._form, position)
 
-    def _require(self, client: redis.Redis) -> Stored:
+    def _stored(self, client: redis.Redis) -> Stored:
         stored = self._generations.stored(client)
-        # A lower position than before is a failover that lost writes: what it lost must be read again.
-        if stored is None or stored.standing.position.lsn < self._highest_lsn:
+        if stored is None:
             raise lost("the cache", self._spec.name)
         return stored
 
+    def _require(self, client: redis.Redis) -> Stored:
+        """As this process located or left it; an earlier position is a failover that lost writes."""
+        stored = self._stored(client)
+        self._located.require(stored)
+        return stored
+
     def _move(self, client: redis.Redis, stored: Stored, position: Position) -> None:
-        self._highest_lsn = self._generations.move(client, stored, position).position.lsn
+        self._located.take(self._generations.move(client, stored, position))
 
 
 def _is_hash(option: SinkOptions, spec: ViewSpec) -> bool:

@@ -1,16 +1,21 @@
 -- Compare-and-set of a chunk of entries by LSN. Versions are 20 digits and compared as strings: Lua's numbers lose
 -- precision above 2^53.
--- KEYS: the generations' hash, then an entry and its tombstone for each row.
--- ARGV: generation, `json` or `hash`, seconds an entry lives (0: for ever), seconds a tombstone lives; then for each
--- row its version, the number of values (0: a delete) and the values.
--- Returns the number of rows that were older than what is there; -1 when the generation is not to be written to.
+-- KEYS: the generations' hash, the position's key, then an entry and its tombstone for each row.
+-- ARGV: generation, the position that the writer starts from (empty: the generation is being loaded), `json` or `hash`,
+-- seconds an entry lives (0: for ever), seconds a tombstone lives; then for each row its version, the number of values
+-- (0: a delete) and the values.
+-- Returns the number of rows that were older than what is there; -1 when the generation is not to be written to, -2
+-- when another writer has moved the position.
 local state = redis.call('HGET', KEYS[1], ARGV[1])
 if state ~= 'live' and state ~= 'loading' then
   return -1
 end
-local is_hash = ARGV[2] == 'hash'
-local entry_ttl, gone_ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
-local arg, stale = 5, 0
+if ARGV[2] ~= '' and redis.call('GET', KEYS[2]) ~= ARGV[2] then
+  return -2
+end
+local is_hash = ARGV[3] == 'hash'
+local entry_ttl, gone_ttl = tonumber(ARGV[4]), tonumber(ARGV[5])
+local arg, stale = 6, 0
 
 local function stored_version(entry, gone)
   local version
@@ -25,7 +30,7 @@ local function stored_version(entry, gone)
   return redis.call('GET', gone) or '', true
 end
 
-for key = 2, #KEYS, 2 do
+for key = 3, #KEYS, 2 do
   local entry, gone = KEYS[key], KEYS[key + 1]
   local version, count = ARGV[arg], tonumber(ARGV[arg + 1])
   local stored, is_missing = stored_version(entry, gone)

@@ -1,6 +1,7 @@
-"""The three kinds of commit that the sink makes; each carries the view's stamp and the mark against repeating it.
+"""The three kinds of commit that the sink makes; each carries the view's stamp and its turn.
 
-In: a frame and a Commit. Out: one Delta commit, or none when Delta has seen this LSN from this application before.
+In: a frame and a Commit. Out: one Delta commit, or none when Delta has seen this turn before: commits of one
+application are numbered, and Delta takes each number once, so nobody commits on what he has not seen.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Commit:
     path: str
     stamp: Stamp
     app_id: str
+    turn: int
 
     @property
     def options(self) -> dict[str, str]:
@@ -49,7 +51,7 @@ class Commit:
         return {
             "userMetadata": self.stamp.to_json(),
             "txnAppId": self.app_id,
-            "txnVersion": str(self.stamp.position.lsn),
+            "txnVersion": str(self.turn),
         }
 
     @property

@@ -1,7 +1,7 @@
 """A small batch merged by delta-rs, in this process: a twentieth of what the same commit costs as Spark jobs.
 
-In: the batch as an Arrow table, a Commit. Out: one Delta commit with the same stamp and mark against repeating.
-Keeps true: delta-rs does not skip a repeat, so it is looked for first; another writer's commit in between is an error.
+In: the batch as an Arrow table, a Commit. Out: one Delta commit with the same stamp and turn. Keeps true: delta-rs does
+not look at turns, so they are compared first; any other commit on the version that was looked at is an error.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 from cdc.errors import CdcError, OperatorError, TransientError
 from sinks.delta.commit import Commit
 from sinks.protocol import DELETE, OP, UPSERT
+from sinks.standing import overtaken
 
 ROWS_MAX: Final = 5_000
 TABLE_BYTES_MAX: Final = 256 << 20
@@ -31,13 +32,12 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError, DeltaError
 
-    lsn = commit.stamp.position.lsn
     table = _open(commit.path, storage_options)
-    if (table.transaction_version(commit.app_id) or -1) >= lsn:
-        return
+    if (table.transaction_version(commit.app_id) or 0) >= commit.turn:
+        raise overtaken("Delta", commit.stamp.view)
     properties = CommitProperties(
         custom_metadata={"userMetadata": commit.stamp.to_json()},
-        app_transactions=[Transaction(commit.app_id, lsn)],
+        app_transactions=[Transaction(commit.app_id, commit.turn)],
         max_commit_retries=0,
     )
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}

@@ -26,16 +26,17 @@ _DAY_S: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as its log describes it; `stamp` is our newest commit's, `types` are Spark's names."""
+    """A table as its log describes it; `stamp` and `turn` are our newest commit's, `types` are Spark's names."""
 
     version: int
+    turn: int
     stamp: Stamp | None
     types: Mapping[str, str]
     features: frozenset[str]
 
 
-def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | None:
-    """The table's state now; None when there is no table."""
+def table_state(path: str, storage_options: Mapping[str, str], app_id: str) -> TableState | None:
+    """The table's state now, as far as this application's commits go; None when there is no table."""
     from deltalake.exceptions import TableNotFoundError
 
     with translated(path):
@@ -45,7 +46,8 @@ def table_state(path: str, storage_options: Mapping[str, str]) -> TableState | N
             return None
         types = {field.name: _spark_type(field.type) for field in table.schema().fields}
         features = frozenset(table.protocol().writer_features or ())
-        return TableState(table.version(), _newest_stamp(table), types, features)
+        turn = table.transaction_version(app_id) or 0
+        return TableState(table.version(), turn, _newest_stamp(table), types, features)
 
 
 def rows_written(path: str, storage_options: Mapping[str, str]) -> int:

@@ -1,7 +1,7 @@
 """One view as a Delta table.
 
-In: changes with OP, LSN and AT. Out: one commit per batch, which carries the rows and the position. Keeps true:
-a commit that is repeated changes nothing, whoever was killed when; another writer's commit in between is an error.
+In: changes with OP, LSN and AT. Out: one commit per batch, which carries the rows and the position. Keeps true: a
+commit is made only on the table as this process located or left it; another writer's commit in between is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import keep_up
 from sinks.protocol import OP, UPSERT, Position, Written
 from sinks.spec import ViewSpec
-from sinks.standing import lost, new_generation
+from sinks.standing import Located, lost, new_generation, overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +36,8 @@ class DeltaSink:
         self._options = settings.storage_options
         self._pipeline = pipeline
         self._spec = spec
+        self._app = app_id(pipeline, spec.name)
+        self._located: Located[tuple[int, int]] = Located("Delta", spec.name)
 
     @property
     def path(self) -> str:
@@ -45,13 +47,15 @@ class DeltaSink:
     def position(self) -> Position | None:
         """The newest stamped commit's position; None without a table, or when it is of another declaration."""
         state = self._state()
+        self._located.take(_known(state))
         return state.stamp.position if state is not None and self._is_ours(state) and state.stamp else None
 
     def version(self) -> tuple[int, int]:
-        """The table's version and generation now, for the ledger."""
+        """The version and generation that this process located or wrote, for the ledger."""
         state = self._state()
         if state is None or state.stamp is None:
             raise lost("Delta", self._spec.name)
+        self._located.require(_known(state))
         return state.version, state.stamp.generation
 
     def write(self, changes: DataFrame, position: Position) -> Written:
@@ -59,18 +63,20 @@ class DeltaSink:
         state = self._state()
         if state is None or state.stamp is None or not self._is_ours(state):
             raise lost("Delta", self._spec.name)
+        self._located.require(_known(state))
         if state.stamp.position.lsn >= position.lsn:
             return Written()
         from sinks.delta.failures import translated
 
         rows = changes.select(*map(quoted, self._spec.columns), OP)
         with translated(self._doing):
-            commit = self._commit(rows, state.stamp.generation, position)
+            commit = self._commit(rows, state, state.stamp.generation, position)
             enable_types(rows, commit, state.features)
             add_columns(rows, commit, state.types)
             # One way or another: the table is the same afterwards.
             written = self._write_directly(rows, commit) or self._write_by_spark(rows, commit)
         if written.upserts or written.deletes:
+            self._require_made(commit)
             keep_up(self._path, self._options, state.version, state.version + 1)
         return written
 
@@ -99,13 +105,15 @@ class DeltaSink:
         from sinks.delta.failures import translated
 
         state = self._state()
+        self._located.require(_known(state))
         known = [state.stamp.generation] if state is not None and state.stamp is not None else []
         with translated(self._doing):
             kept = rows.where(F.col(OP) == UPSERT).select(*map(quoted, self._spec.columns))
-            commit = self._commit(kept, new_generation(known), position)
+            commit = self._commit(kept, state, new_generation(known), position)
             if state is not None:
                 enable_types(kept, commit, state.features)
             overwrite(kept, commit, self._spec.key)
+        self._require_made(commit)
         return Written(upserts=rows_written(self._path, self._options))
 
     def advance(self, position: Position) -> None:
@@ -119,13 +127,25 @@ class DeltaSink:
     def _doing(self) -> str:
         return f"view {self._spec.name} into delta"
 
-    def _commit(self, frame: DataFrame, generation: int, position: Position) -> Commit:
+    def _commit(self, frame: DataFrame, state: TableState | None, generation: int, position: Position) -> Commit:
         stamp = Stamp(self._spec.name, generation, self._spec.fingerprint, position)
-        app = app_id(self._pipeline, self._spec.name, generation)
-        return Commit(frame.sparkSession, self._path, stamp, app)
+        turn = state.turn + 1 if state is not None else 1
+        return Commit(frame.sparkSession, self._path, stamp, self._app, turn)
+
+    def _require_made(self, commit: Commit) -> None:
+        """Spark passes over a turn that somebody else has taken, without a word."""
+        state = self._state()
+        if state is None or (state.turn, state.stamp) != (commit.turn, commit.stamp):
+            raise overtaken("Delta", self._spec.name)
+        self._located.take(_known(state))
 
     def _state(self) -> TableState | None:
-        return table_state(self._path, self._options)
+        return table_state(self._path, self._options, self._app)
 
     def _is_ours(self, state: TableState) -> bool:
         return state.stamp is not None and state.stamp.fingerprint == self._spec.fingerprint
+
+
+def _known(state: TableState | None) -> tuple[int, int] | None:
+    """What tells one state of our rows from another: the generation, and the number of our newest commit."""
+    return (state.stamp.generation, state.turn) if state is not None and state.stamp is not None else None

@@ -46,9 +46,9 @@ class Stamp:
             return None
 
 
-def app_id(pipeline: str, view: str, generation: int) -> str:
-    """The application id under which Delta remembers the newest LSN written, and skips a repeated one."""
-    return f"{pipeline}/{view}/{generation}"
+def app_id(pipeline: str, view: str) -> str:
+    """The application id under which Delta counts our commits; it takes each number once."""
+    return f"{pipeline}/{view}"
 
 
 class LedgerLine(Protocol):

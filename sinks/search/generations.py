@@ -14,7 +14,7 @@ from cdc.errors import OperatorError
 from cdc.names import index_alias, index_name
 from sinks.protocol import Position
 from sinks.search.server import SearchConnection
-from sinks.standing import Standing, lost, new_generation, parse_standing
+from sinks.standing import Standing, lost, new_generation, overtaken, parse_standing
 
 _OWNED_BY: Final = "afterimage"
 _DESCRIBE: Final = "filter_path=*.aliases,*.settings.index.uuid,*.mappings._meta"
@@ -23,12 +23,13 @@ _CONFLICTS: Final = (404, 409)
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A standing, the index that it counts for, and the position document's revision."""
+    """A standing, the index that it counts for, and the position document's revision; `ended` is never moved again."""
 
     standing: Standing
     index: str
     index_uuid: str
     revision: str
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,11 @@ class Generations:
         standing = parse_standing(fields, self.view, self.declaration)
         if standing is None or self.index(standing.generation) != index or fields.get("index_uuid") != uuid:
             return None
-        revision = f"if_seq_no={document.body['_seq_no']}&if_primary_term={document.body['_primary_term']}"
-        return Stored(standing, index, uuid, revision)
+        return Stored(standing, index, uuid, _revision(document.body), bool(fields.get("ended")))
 
-    def move(self, ask: SearchConnection, stored: Stored, position: Position) -> None:
+    def move(self, ask: SearchConnection, stored: Stored, position: Position) -> Stored:
         """Move the position, if nobody else did."""
-        self._put(ask, stored.standing.moved(position), stored.index_uuid, "?" + stored.revision)
+        return self._put(ask, stored.standing.moved(position), stored.index_uuid, "?" + stored.revision)
 
     def refresh(self, ask: SearchConnection, index: str) -> None:
         """Show all writes of an index to searches at once."""
@@ -96,20 +96,30 @@ class Generations:
             raise OperatorError(message, "see the view's search option mapping", code="SEARCH_MAPPING")
         return generation
 
-    def switch(self, ask: SearchConnection, standing: Standing) -> None:
+    def switch(self, ask: SearchConnection, standing: Standing, over: Stored | None) -> Stored:
         """Show a loaded generation to readers, at its position, instead of what they see."""
         index = self.index(standing.generation)
         self.refresh(ask, index)
         found = ask.ask("GET", f"/{index}?{_DESCRIBE}", accept=(404,))
         if found.status == 404:
             raise lost("OpenSearch", self.view)
-        self._put(ask, standing, str(found.body[index]["settings"]["index"]["uuid"]), "")
+        made = self._put(ask, standing, str(found.body[index]["settings"]["index"]["uuid"]), "")
+        if over is not None:
+            self._end(ask, over)
         olds = ask.ask("GET", f"/_alias/{self.alias}", accept=(404,))
         actions: list[dict[str, Any]] = [{"add": {"index": index, "alias": self.alias}}]
         if olds.status != 404:
             actions += [{"remove": {"index": old, "alias": self.alias}} for old in olds.body]
         if ask.ask("POST", "/_aliases", {"actions": actions}, accept=(404,)).status == 404:
             raise lost("OpenSearch", self.view)
+        return made
+
+    def _end(self, ask: SearchConnection, stored: Stored) -> None:
+        """From here on nobody moves it; whoever is killed before the alias is switched leaves a view to be replaced."""
+        fields = {**stored.standing.fields(), "index_uuid": stored.index_uuid, "ended": True}
+        path = f"/{self.positions}/_doc/{stored.index}?{stored.revision}"
+        if ask.ask("PUT", path, fields, accept=_CONFLICTS).status in _CONFLICTS:
+            raise overtaken("OpenSearch", self.view)
 
     def leftovers(self, ask: SearchConnection) -> list[str]:
         """Indexes of this view that no reader sees: former generations, and what killed loads left."""
@@ -149,13 +159,17 @@ class Generations:
             # 400: another sink of this pipeline made it just now.
             ask.ask("PUT", f"/{self.positions}", body, accept=(400,))
 
-    def _put(self, ask: SearchConnection, standing: Standing, index_uuid: str, condition: str) -> None:
-        path = f"/{self.positions}/_doc/{self.index(standing.generation)}{condition}"
-        if (
-            ask.ask("PUT", path, {**standing.fields(), "index_uuid": index_uuid}, accept=_CONFLICTS).status
-            in _CONFLICTS
-        ):
+    def _put(self, ask: SearchConnection, standing: Standing, index_uuid: str, condition: str) -> Stored:
+        index = self.index(standing.generation)
+        path = f"/{self.positions}/_doc/{index}{condition}"
+        answer = ask.ask("PUT", path, {**standing.fields(), "index_uuid": index_uuid}, accept=_CONFLICTS)
+        if answer.status in _CONFLICTS:
             raise lost("OpenSearch", self.view)
+        return Stored(standing, index, index_uuid, _revision(answer.body))
+
+
+def _revision(document: dict[str, Any]) -> str:
+    return f"if_seq_no={document['_seq_no']}&if_primary_term={document['_primary_term']}"
 
 
 def _is_ours(described: dict[str, Any]) -> bool:

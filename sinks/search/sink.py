@@ -22,7 +22,7 @@ from sinks.search.generations import Generations, Stored
 from sinks.search.mapping import METADATA_FIELDS, index_body, parse_overrides
 from sinks.search.server import SearchConnection, SearchServer
 from sinks.spec import SinkOptions, ViewSpec
-from sinks.standing import Standing, column_types, lost
+from sinks.standing import Located, Standing, column_types, lost
 from sinks.values import native
 
 RETIRED_S: Final = 30.0
@@ -51,14 +51,16 @@ class SearchSink:
         self._shape = RowShape(spec.key, spec.columns, as_json=True)
         self._retired: dict[str, float] = {}
         self._retired_s = retired_s
+        self._located: Located[Stored] = Located("OpenSearch", spec.name)
 
     def position(self) -> Position | None:
         """From the store alone: the index behind the alias, and the position that counts for it."""
         with self._server.connection() as connection:
             stored = self._generations.stored(connection)
+            self._located.take(stored)
             if stored is not None:
                 self._retire(connection, stored)
-        return stored.standing.position if stored else None
+        return stored.standing.position if stored and not stored.ended else None
 
     def write(self, changes: Any, position: Position) -> Written:
         """Bulk by executors, one refresh, then the position."""
@@ -68,35 +70,38 @@ class SearchSink:
         written = write_partitions(changes, self._shape, self._writer(stored.standing.generation))
         with self._server.connection() as connection:
             self._generations.refresh(connection, stored.index)
-            self._generations.move(connection, stored, position)
+            self._located.take(self._generations.move(connection, stored, position))
             self._drop_retired(connection)
         return written
 
     def advance(self, position: Position) -> None:
         """Move the position alone."""
         with self._server.connection() as connection:
-            self._generations.move(connection, self._require(connection), position)
+            self._located.take(self._generations.move(connection, self._require(connection), position))
             self._drop_retired(connection)
 
     def replace(self, rows: Any, position: Position) -> Written:
         """Load an index beside the live one, then switch the alias."""
         types = column_types(rows, self._spec.columns)
         with self._server.connection() as connection:
+            self._located.require(stored := self._generations.stored(connection))
             self._generations.drop(connection, self._generations.leftovers(connection))
             body = index_body(types, self._overrides, self._gc_deletes)
             generation = self._generations.begin(connection, body)
         written = write_partitions(rows, self._shape, self._writer(generation))
         standing = Standing(self._spec.name, generation, self._generations.declaration, types, position)
         with self._server.connection() as connection:
-            self._generations.switch(connection, standing)
-            self._retire(connection, self._require(connection))
+            self._located.require(self._generations.stored(connection))
+            made = self._generations.switch(connection, standing, stored)
+            self._located.take(made)
+            self._retire(connection, made)
         _log.info("search view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
         return written
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """All documents of the live index, as one snapshot."""
         with self._server.connection() as connection:
-            stored = self._require(connection)
+            stored = self._stored(connection)
             # What somebody else wrote past the sink shall be seen as well.
             self._generations.refresh(connection, stored.index)
             convert = [(name, native(stored.standing.types[name])) for name in self._spec.columns]
@@ -107,9 +112,17 @@ class SearchSink:
         alias = self._generations.write_alias(generation)
         return BulkWriter(self._server, self._spec.name, alias, self._spec.columns)
 
-    def _require(self, connection: SearchConnection) -> Stored:
+    def _stored(self, connection: SearchConnection) -> Stored:
         stored = self._generations.stored(connection)
         if stored is None:
+            raise lost("OpenSearch", self._spec.name)
+        return stored
+
+    def _require(self, connection: SearchConnection) -> Stored:
+        """As this process located or left it."""
+        stored = self._stored(connection)
+        self._located.require(stored)
+        if stored.ended:
             raise lost("OpenSearch", self._spec.name)
         return stored
 

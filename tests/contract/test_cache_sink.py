@@ -55,7 +55,7 @@ def generations(pipeline_name: str) -> Generations:
 def writer(server: CacheServer, generations: Generations, raw: redis.Redis) -> EntryWriter:
     """Writes into the live generation."""
     generation = generations.begin(raw)
-    generations.switch(raw, standing(generation, 1))
+    generations.switch(raw, standing(generation, 1), generations.stored(raw))
     return EntryWriter(server, generations.pattern, generation, JSON)
 
 
@@ -129,7 +129,7 @@ def test_nothing_is_written_once_the_store_was_emptied_or_the_generation_dropped
     client: Any, raw: redis.Redis, generations: Generations, writer: EntryWriter
 ):
     later = generations.begin(raw)
-    generations.switch(raw, standing(later, 2))
+    generations.switch(raw, standing(later, 2), generations.stored(raw))
     with pytest.raises(TransientError, match="went away"):
         writer(iter([upsert("1", 10)]))
     client.delete(generations.pattern.generations_key)
@@ -150,7 +150,7 @@ def test_what_a_killed_load_left_is_removed_by_the_next(
     assert stored(client, killed, "2") is None
     assert stored(client, writer, "1")
     with pytest.raises(TransientError):
-        generations.switch(raw, standing(killed.generation, 2))
+        generations.switch(raw, standing(killed.generation, 2), generations.stored(raw))
     assert client.hgetall(generations.pattern.generations_key) == {str(writer.generation): "live"}
 
 
@@ -159,7 +159,7 @@ def test_former_entries_stay_for_readers_a_while_and_then_expire(
 ):
     writer(iter([upsert("1", 10)]))
     later = generations.begin(raw)
-    generations.switch(raw, standing(later, 2))
+    generations.switch(raw, standing(later, 2), generations.stored(raw))
     generations.sweep(raw)
     assert stored(client, writer, "1")
     assert 0 < client.ttl(writer.pattern.entry_key(writer.generation, ("1",))) <= RETIRED_TTL_S
@@ -210,7 +210,7 @@ def test_a_reader_during_a_switch_finds_the_one_or_the_other_generation(
     reader = threading.Thread(target=read)
     reader.start()
     for lsn in range(2, 502):
-        generations.switch(raw, standing(generations.begin(raw), lsn))
+        generations.switch(raw, standing(generations.begin(raw), lsn), generations.stored(raw))
     done.set()
     reader.join()
     assert len(seen) > 100

@@ -68,7 +68,7 @@ def load(server: SearchServer, generations: Generations, *entries: Entry) -> Bul
     writer = loading(server, generations)
     assert list(writer(iter(entries))) == []
     with server.connection() as connection:
-        generations.switch(connection, standing(generation_of(writer), 100))
+        generations.switch(connection, standing(generation_of(writer), 100), generations.stored(connection))
     return writer
 
 

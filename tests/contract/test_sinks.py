@@ -200,6 +200,32 @@ def test_a_lost_store_has_no_position_and_is_not_written_to(store: Store, sink: 
     assert rows(sink) == OLD_ROWS
 
 
+@pytest.mark.parametrize("rival", ["write", "replace"])
+@pytest.mark.parametrize("late", ["write", "replace", "advance"])
+def test_a_writer_that_was_overtaken_writes_nothing(store: Store, sink: Sink, rival: str, late: str):
+    """Stopped for a while between looking and writing, say, with another apply process running meanwhile."""
+
+    def act(how: str, by: Sink, lsn: int) -> None:
+        batch = ORDERS.frame(store.spark, [(UPSERT, lsn - 1, (1, f"{how} to {lsn}", None))])
+        if how == "advance":
+            by.advance(at(lsn))
+        else:
+            getattr(by, how)(batch, at(lsn))
+
+    zombie = store.sink(ORDERS)
+    assert zombie.position() == at(100)
+    act(rival, sink, 200)
+    before = rows(sink), sink.position()
+    with pytest.raises(TransientError):
+        act(late, zombie, 300)
+    assert (rows(sink), sink.position()) == before
+    act("write", sink, 400)
+    assert (1, "write to 400", None) in rows(sink)
+    assert zombie.position() == at(400)
+    act(late, zombie, 500)
+    assert sink.position() == at(500)
+
+
 def test_another_declaration_has_no_position_until_it_replaces(store: Store, sink: Sink):
     changed = store.sink(replace(ORDERS, fingerprint="second"))
     assert changed.position() is None

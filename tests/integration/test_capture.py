@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from psycopg import sql
 
+from cdc.check.fix import fix
+from cdc.cli.capturing import CaptureRun
 from cdc.errors import OperatorError
 from cdc.metrics import TOAST_COMPLETIONS
 from cdc.progress import Progress
@@ -98,6 +103,72 @@ def test_a_second_reader_is_refused(settings: Settings, admin: Any) -> None:
             raise second.ended()
         assert caught.value.code == "SLOT_IN_USE"
         assert caught.value.hint is not None
+
+
+class CutOff(Exception):  # noqa: N818
+    """The snapshot ends here."""
+
+
+class Frozen(CaptureRun):
+    """Stands still after it has taken over and decided what to do, until it is let go."""
+
+    stands: ClassVar = threading.Event()
+    released: ClassVar = threading.Event()
+
+    def _snapshot(self, *decided: Any) -> Progress:
+        self.stands.set()
+        assert self.released.wait(60)
+        return super()._snapshot(*decided)
+
+
+def test_a_capture_that_stood_still_drops_nothing_of_its_successor(settings: Settings, admin: Any) -> None:
+    def cut_off(_: Any) -> None:
+        raise CutOff
+
+    def run(kind: type[CaptureRun], report: Callable[[Any], None] = lambda _: None) -> None:
+        kind(settings, threading.Event().wait, report, lambda *_: None).run()
+
+    admin.execute("INSERT INTO public.orders SELECT g, 'before ' || g, g * 1.5 FROM generate_series(1, 100) g")
+    with pytest.raises(CutOff):
+        run(CaptureRun, cut_off)
+    with ThreadPoolExecutor() as pool:
+        try:
+            frozen = pool.submit(run, Frozen)
+            assert Frozen.stands.wait(60)
+            with running_capture(settings) as successor:
+                successor.wait_for(insert_lsn(admin))
+        finally:
+            Frozen.released.set()
+        with pytest.raises(OperatorError) as caught:
+            frozen.result(60)
+    assert caught.value.code == "FENCED"
+    assert captured_orders(settings) == orders(admin)
+    admin.execute("UPDATE public.orders SET customer = 'later'")
+    with running_capture(settings) as successor:
+        successor.wait_for(insert_lsn(admin))
+    assert captured_orders(settings) == orders(admin)
+
+
+def test_a_key_that_an_inheriting_table_has_as_well_is_not_mixed_up(settings: Settings, admin: Any) -> None:
+    admin.execute("ALTER TABLE public.documents REPLICA IDENTITY DEFAULT")
+    admin.execute(
+        "CREATE TABLE public.drafts () INHERITS (public.documents); ALTER TABLE public.drafts ADD PRIMARY KEY (id)"
+    )
+    assert settings.source.admin is not None
+    fix(settings)
+    long = "SELECT string_agg(md5(g::text), %s) FROM generate_series(1, 2000) g"
+    for table in ("drafts", "documents"):
+        values = f"'00000000-0000-0000-0000-000000000001', ({long}), '{{a}}'"
+        admin.execute(f"INSERT INTO public.{table} (id, body, tags) VALUES ({values})", [table])
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        for table in ("drafts", "documents"):
+            admin.execute(f"UPDATE ONLY public.{table} SET tags = '{{b}}'")
+        capture.wait_for(insert_lsn(admin))
+    for table in ("drafts", "documents"):
+        (after,) = folded(table_messages(settings, "public", table)).values()
+        assert after["tags"] == ["b"]
+        assert after["body"] == admin.execute(f"SELECT body FROM ONLY public.{table}").fetchone()[0]
 
 
 def test_unchanged_toast_values_are_read_from_the_source(settings: Settings, admin: Any) -> None:

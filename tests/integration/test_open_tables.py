@@ -1,4 +1,4 @@
-"""Derived tables are plain Delta: deltalake and polars open them without options and read every type."""
+"""Derived tables are plain Delta: deltalake and polars open what the sink wrote without options and read every type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 import polars
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+from cdc.settings import Delta
+from sinks.delta import DeltaSink, direct
+from sinks.protocol import UPSERT, Position
+from tests.support.sinks import View
 
 UTC = datetime.UTC
 ROWS: dict[str, Any] = {
@@ -28,14 +34,35 @@ ROWS: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def derived(tmp_path: Path) -> Path:
-    """A table as apply leaves it: written, then partly rewritten."""
-    path = tmp_path / "public.orders"
-    rows = pa.table(ROWS)
-    write_deltalake(str(path), rows.slice(0, 1))
-    write_deltalake(str(path), rows, mode="overwrite")
-    return path
+VIEW = View(
+    {
+        "id": "bigint",
+        "small": "smallint",
+        "paid": "boolean",
+        "total": "decimal(10,2)",
+        "day": "date",
+        "at": "timestamp_ntz",
+        "instant": "timestamp",
+        "note": "string",
+        "bytes": "binary",
+        "weight": "double",
+        "B%20b": "string",
+    },
+    name="public.orders",
+)
+
+
+@pytest.fixture(params=["spark", "delta-rs"])
+def derived(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A table as apply leaves it: replaced by Spark, then changed by one of the two writers."""
+    monkeypatch.setattr(direct, "TABLE_BYTES_MAX", -1 if request.param == "spark" else 1 << 30)
+    sink = DeltaSink(Delta(path=str(tmp_path)), "shop", VIEW.spec)
+    first, second = (tuple(row.values()) for row in expected())
+    sink.replace(VIEW.frame(spark, [(UPSERT, 1, first)]), Position(10, 10, {}))
+    sink.write(VIEW.frame(spark, [(UPSERT, 11, first), (UPSERT, 12, second)]), Position(20, 20, {}))
+    return Path(sink.path)
 
 
 def expected() -> list[dict[str, Any]]:

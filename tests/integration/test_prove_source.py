@@ -7,16 +7,21 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
+from cdc.catalog import load_relations
 from cdc.check.fix import fix
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.postgres import connect
+from cdc.schema_log import SchemaRecord
 from cdc.settings import Settings
+from jobs.declare import mirror_spec
 from jobs.prove.source import SourceCut, source_at_lsn
+from jobs.tables import TableInfo
 from sinks.spec import Kind, ViewSpec
 from tests.support.servers import Database, PostgresServer, fresh_database
 from tests.support.source import prepared_source
@@ -43,6 +48,26 @@ def ledger(pg_database: Database, pipeline_name: str, tmp_path: Any) -> Iterator
 def admin(settings: Settings) -> psycopg.Connection[Any]:
     assert settings.source.admin is not None
     return connect(settings.source, settings.source.admin)
+
+
+def test_a_view_reads_the_table_and_not_what_inherits_from_it(ledger: Settings) -> None:
+    table = mirror_spec(table_info(ledger))
+    rowwise = replace(view("SELECT id FROM public.ledger WHERE id > 0", "id"), table_at=len("SELECT id FROM "))
+    with admin(ledger) as connection:
+        connection.execute("INSERT INTO public.ledger VALUES (1)")
+        connection.execute("CREATE TABLE public.closed () INHERITS (public.ledger)")
+        connection.execute("INSERT INTO public.closed VALUES (2), (1)")
+    with source_at_lsn(ledger) as cut:
+        for spec in (table, rowwise):
+            assert [row[0] for row in cut.rows(spec)] == ["1"]
+            assert len(cut.types(spec)) == len(spec.columns)
+
+
+def table_info(settings: Settings) -> TableInfo:
+    with admin(settings) as connection:
+        (relation,) = load_relations(connection, settings.source.tables, ())
+    record = SchemaRecord(0, relation, "t", 1)
+    return TableInfo.from_json(record.value())
 
 
 @contextmanager

@@ -151,19 +151,11 @@ APPLY: Final = (
         apply_frozen_while_another_takes_over=0.02,
     ),
     broken(
-        "pass over a Delta commit that was made",
+        "take a Delta table's turn once",
         sinks.DeltaSink,
-        "_is_done",
-        "base is None or base.ids.get(generation, -1) < position.lsn",
-        "True",
-        apply_frozen_while_another_takes_over=0.02,
-    ),
-    broken(
-        "write only to the Delta table that was located",
-        sinks.DeltaSink,
-        "write",
-        " or base.generation != self._generation",
-        "",
+        "_commit",
+        "base is not None and base.turn > self._turn",
+        "False",
         apply_frozen_while_another_takes_over=0.02,
     ),
     broken(

@@ -40,11 +40,13 @@ class DeltaSink:
         self._stores = stores
         self._target = target
         self._generation = 0
+        self._turn = 0
         self.version = -1
 
     def position(self) -> Position | None:
         """The newest commit's position, or the ledger's if it names that very version."""
         latest = self._latest()
+        self._turn = latest.turn if latest is not None else 0
         if latest is None or latest.position is None:
             return None
         self.version, self._generation = latest.number, latest.generation
@@ -52,11 +54,11 @@ class DeltaSink:
         return row.position if row is not None and row.version == latest.number else latest.position
 
     def write(self, changes: Changes, position: Position) -> Steps:
-        """A merge: rows, position and transaction id in one commit."""
+        """A merge: rows, position and turn in one commit."""
         yield "before merge"
         base = self._latest()
-        if base is None or base.generation != self._generation:
-            raise TransientError("the table was replaced or removed meanwhile")
+        if base is None or base.position is None:
+            raise TransientError("the table was removed meanwhile")
         rows = dict(base.rows)
         for key, (_, row) in changes.items():
             if row is None:
@@ -69,7 +71,7 @@ class DeltaSink:
         """An overwrite, which begins a new generation."""
         yield "before overwrite"
         base = self._latest()
-        generation = max(base.ids, default=0) + 1 if base is not None else 1
+        generation = self._stores.next_generation()
         yield from self._commit(base, {key: row for key, (_, row) in rows.items() if row}, generation, position)
         self._generation = generation
 
@@ -84,28 +86,19 @@ class DeltaSink:
     def _commit(
         self, base: DeltaVersion | None, rows: Mapping[str, Values], generation: int, position: Position
     ) -> Steps:
-        if self._is_done(base, generation, position):
-            return
+        if base is not None and base.turn > self._turn:
+            raise TransientError("another process took this turn")
         yield "files written"
         latest = self._latest()
         if latest is not base or self._world.happens("delta conflict"):
             raise TransientError("another writer committed first")
-        ids = {**(base.ids if base else {}), generation: position.lsn}
+        turn = (base.turn if base else 0) + 1
         number = base.number + 1 if base else 0
-        self._stores.commit_delta(self._target, DeltaVersion(number, rows, generation, position, ids))
+        self._stores.commit_delta(self._target, DeltaVersion(number, rows, generation, position, turn))
         if self._world.happens("delta reply lost") and self._world.chance(0.5):
             raise TransientError("the commit's answer was lost")
-        self.version = number
+        self.version, self._turn = number, turn
         yield "delta committed"
-
-    def _is_done(self, base: DeltaVersion | None, generation: int, position: Position) -> bool:
-        """Delta passes over a transaction id that it has seen; then the table must stand where this commit would."""
-        if base is None or base.ids.get(generation, -1) < position.lsn:
-            return False
-        if base.position != position:
-            raise TransientError("the table is further already")
-        self.version = base.number
-        return True
 
     def _latest(self) -> DeltaVersion | None:
         versions = self._stores.delta.get(self._target)

@@ -1,6 +1,6 @@
 """Models of the three kinds of store, and the oracle that looks at each of them whenever a position moves.
 
-Delta: a log of versions, each with its rows, position and transaction ids. Search and cache: generations of rows with
+Delta: a log of versions, each with its rows, position and turn. Search and cache: generations of rows with
 versions, a standing beside them that is moved by compare-and-set. Ledger: which versions show one LSN.
 """
 
@@ -20,7 +20,7 @@ from tests.simulation.world import World, require
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeltaVersion:
-    """One commit: the table as it is then; `ids` are the newest transaction versions by generation.
+    """One commit: the table as it is then; `turn` is the number of our newest commit.
 
     Without a position it is a commit of somebody else, and the table has to be replaced.
     """
@@ -29,7 +29,7 @@ class DeltaVersion:
     rows: Rows
     generation: int
     position: Position | None
-    ids: Mapping[int, int]
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ class Stores:
         """FLUSHALL, or an index deleted by hand; a Delta table overwritten by somebody else."""
         if target.sink == "delta":
             versions = self.delta.setdefault(target, [])
-            ids = versions[-1].ids if versions else {}
-            versions.append(DeltaVersion(len(versions), {}, 0, None, ids))
+            turn = versions[-1].turn if versions else 0
+            versions.append(DeltaVersion(len(versions), {}, 0, None, turn))
         else:
             self.versioned[target] = VersionedStore()
 

@@ -48,7 +48,7 @@ def test_a_stamp_without_a_field_is_none(missing):
 
 
 def test_the_application_id_names_the_generation():
-    assert app_id("shop", "orders", 3) == "shop/orders/3"
+    assert app_id("shop", "orders") == "shop/orders"
 
 
 def test_the_ledger_moves_on_the_very_version_that_it_names():
