@@ -12,7 +12,7 @@ import requests
 
 from cdc.lsn import parse_lsn
 from cdc.names import index_alias
-from tests.support.capturing import read_topic
+from tests.support.capturing import await_release, read_topic
 from tests.support.load import HOSTILE
 from tests.support.pipelines import Pipeline
 from tests.support.processes import Command, json_of
@@ -130,6 +130,7 @@ def test_commands_answer_programs_as_well(pipeline: Pipeline, words: tuple[str, 
 
 def test_views_go_on_after_a_lost_slot(pipeline: Pipeline) -> None:
     pipeline.capture.stop()
+    await_release(pipeline.admin, pipeline.settings.slot)
     pipeline.admin.execute("SELECT pg_drop_replication_slot(%s)", [pipeline.settings.slot])
     pipeline.admin.execute("DELETE FROM public.orders WHERE id % 7 = 0")
     pipeline.admin.execute("UPDATE public.orders SET paid = NOT paid, customer = 'x' || customer WHERE id % 5 = 0")

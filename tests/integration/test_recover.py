@@ -16,7 +16,7 @@ from cdc.progress import Kind
 from cdc.recover.run import Recovered
 from cdc.settings import Kafka, Settings
 from cdc.stack.postgres import Postgres
-from tests.support.capturing import insert_lsn, running_capture, table_messages
+from tests.support.capturing import await_release, insert_lsn, running_capture, table_messages
 from tests.support.processes import json_of, run_command, write_config
 from tests.support.servers import PostgresServer, PrivateServer, fresh_database
 from tests.support.source import prepared_source
@@ -80,6 +80,7 @@ def captured_once(settings: Settings, admin: Any) -> None:
 
 
 def drop_slot(settings: Settings, admin: Any) -> None:
+    await_release(admin, settings.slot)
     admin.execute("SELECT pg_drop_replication_slot(%s)", [settings.slot])
 
 
@@ -111,6 +112,7 @@ def test_a_dropped_slot(settings: Settings, admin: Any) -> None:
 def test_a_slot_that_something_else_moved_on(settings: Settings, admin: Any) -> None:
     captured_once(settings, admin)
     miss_some(admin)
+    await_release(admin, settings.slot)
     admin.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [settings.slot])
     assert code_of_start(settings) == "SLOT_AHEAD"
 

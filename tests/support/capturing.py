@@ -97,6 +97,12 @@ def insert_lsn(connection: Any) -> int:
     return parse_lsn(connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0])
 
 
+def await_release(connection: Any, slot: str) -> None:
+    """A walsender lingers a moment after its reader has gone."""
+    active = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+    wait_until(lambda: connection.execute(active, [slot]).fetchone() is None, what="the slot to be released")
+
+
 def read_topic(settings: Settings, topic: str, partitions: int) -> list[Any]:
     """Every committed message of a topic, partition by partition."""
     client = consumer(settings.kafka, "test")
