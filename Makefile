@@ -8,7 +8,7 @@ A := $(BIN)/afterimage
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions check format lint types imports lock clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions fuzz corpus check format lint types imports lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,14 @@ VERSIONS ?= 14 15 16 17 18
 
 test-versions: $(READY) ## a part of that, against the oldest and the newest
 	@$(BIN)/python -m tests.support.matrix tests/integration --versions 14 18
+
+RUNS ?= 1000000
+fuzz: $(READY) ## RUNS inputs for the decoders, guided by coverage (Linux, macOS)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/requirements/fuzz.txt
+	@$(BIN)/python -m tests.fuzz -runs=$(RUNS)
+
+corpus: $(READY) ## record what each Postgres version sends, into tests/corpus
+	@$(BIN)/python -m tests.support.record_corpus
 
 check: format lint types imports test test-versions ## what CI runs
 
