@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cdc.changes import UNCHANGED, Change
+from cdc.changes import UNCHANGED, Change, Op
 
 
 def complete(change: Change) -> Change:
@@ -33,3 +33,17 @@ def unchanged_columns(change: Change) -> tuple[str, ...]:
         return ()
     columns = zip(change.relation.columns, change.new, strict=True)
     return tuple(column.name for column, value in columns if value is UNCHANGED)
+
+
+def departed(change: Change) -> Change | None:
+    """What is left of an update whose row has gone since: the delete of its old key, if it changed the key.
+
+    What took the row away follows in the log, under the new key.
+    """
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return None
+    columns = zip(change.relation.columns, old, new, strict=True)
+    if all(before == after for column, before, after in columns if column.is_key):
+        return None
+    return Change(Op.DELETE, change.relation, old, None, change.old_is_key)

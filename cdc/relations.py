@@ -16,6 +16,7 @@ from cdc import metrics
 from cdc.catalog import relation_by_oid
 from cdc.changes import UNCHANGED, Change, Column, Relation
 from cdc.completion import complete as from_old_row
+from cdc.completion import departed
 from cdc.errors import OperatorError, TransientError
 from cdc.log import get
 from cdc.names import quote_ident
@@ -59,7 +60,7 @@ class SourceCatalogue:
         return relation
 
     def complete(self, change: Change) -> Change | None:
-        """The change with its unchanged values, from the old row or the table; None when the row has gone since."""
+        """The change with its unchanged values, from the old row or the table; what is left if the row has gone."""
         change = from_old_row(change)
         assert change.new is not None
         if not self._lacks(change.relation, change.new):
@@ -68,7 +69,7 @@ class SourceCatalogue:
         metrics.TOAST_COMPLETIONS.labels("gone" if stored is None else "read").inc()
         if stored is None:
             _log.warning("row with unchanged values is gone, a delete follows", table=change.relation.qualified)
-            return None
+            return departed(change)
         new = tuple(now if value is UNCHANGED else value for value, now in zip(change.new, stored, strict=True))
         return replace(change, new=new)
 

@@ -15,6 +15,7 @@ import psycopg
 from cdc.changes import Relation
 from cdc.check.finding import Finding, critical, warning
 from cdc.names import quote_ident
+from cdc.sizes import size_text
 from cdc.sqlstate import translated
 
 _FACTS = """
@@ -26,7 +27,7 @@ SELECT c.oid::int8,
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.attgenerated <> '' AND NOT a.attisdropped
                AND (a.attgenerated = 'v' OR current_setting('server_version_num')::int < 180000)
              ORDER BY a.attnum),
-       stored.identities, stored.index_lacks_key, stored.toasted, stored.names
+       stored.identities, stored.index_lacks_key, stored.toasted, stored.names, stored.long_bytes, stored.updates
 FROM pg_catalog.pg_class c
 LEFT JOIN pg_catalog.pg_index k ON k.indrelid = c.oid AND k.indisprimary
 CROSS JOIN LATERAL (
@@ -46,13 +47,17 @@ CROSS JOIN LATERAL (
                  ORDER BY 1) AS toasted,
            ARRAY(SELECT pg_catalog.format('%%I.%%I', n.nspname, t.relname)
                  FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
-                 WHERE t.oid = ANY (array_agg(leaf.oid)) ORDER BY 1) AS names
+                 WHERE t.oid = ANY (array_agg(leaf.oid)) ORDER BY 1) AS names,
+           coalesce(sum(pg_catalog.pg_relation_size(leaf.reltoastrelid))
+               FILTER (WHERE leaf.reltoastrelid <> 0 AND leaf.relreplident <> 'f'), 0)::int8 AS long_bytes,
+           coalesce(sum(pg_catalog.pg_stat_get_tuples_updated(leaf.oid)), 0)::int8 AS updates
     FROM pg_catalog.pg_class leaf
     WHERE leaf.oid = c.oid AND c.relkind = 'r'
        OR leaf.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid) WHERE isleaf AND c.relkind = 'p')
 ) stored
 WHERE c.oid = ANY (%s::oid[])
-GROUP BY c.oid, c.relkind, stored.identities, stored.index_lacks_key, stored.toasted, stored.names
+GROUP BY c.oid, c.relkind, stored.identities, stored.index_lacks_key, stored.toasted, stored.names, stored.long_bytes,
+         stored.updates
 """
 _NAMED_MAX: Final = 3
 
@@ -73,6 +78,10 @@ class TableFacts:
     toasted: tuple[str, ...]
     stored: tuple[str, ...]
     """The tables that hold the rows, as SQL writes them: the table itself, or the leaves of a partitioned one."""
+    long_bytes: int
+    """What its long values take, where their updates do not log them."""
+    updates: int
+    """How many rows were updated since the statistics began."""
 
     @property
     def sql(self) -> str:
@@ -89,7 +98,7 @@ def table_facts(connection: psycopg.Connection[Any], relations: Sequence[Relatio
 
 
 def _table_facts(relation: Relation, *row: Any) -> TableFacts:
-    deferrable, policy, children, generated, identities, index_lacks_key, toasted, stored = row
+    deferrable, policy, children, generated, identities, index_lacks_key, toasted, stored, long_bytes, updates = row
     return TableFacts(
         relation,
         deferrable,
@@ -100,6 +109,8 @@ def _table_facts(relation: Relation, *row: Any) -> TableFacts:
         index_lacks_key,
         tuple(toasted),
         tuple(stored),
+        long_bytes,
+        updates,
     )
 
 
@@ -144,11 +155,12 @@ def findings_of(facts: TableFacts, *, server_version: int, read_role: str | None
             f"{name}: row-level security applies to {read_role}, so the snapshot would fail",
             f"ALTER ROLE {quote_ident(read_role)} BYPASSRLS, or add the table to source.exclude",
         )
-    if facts.toasted:
+    if facts.toasted and facts.long_bytes and facts.updates:
         yield warning(
             "TOAST_LEFT_OUT",
-            f"{name}: an update that leaves {_some(facts.toasted)} alone does not log a long value; "
-            "capture then reads it again from the table (FULL avoids that, for more WAL)",
+            f"{name}: {facts.updates:,} updates so far, and {size_text(facts.long_bytes)} of long values: an update "
+            f"that leaves {_some(facts.toasted)} alone does not log them, and capture reads them again from the table "
+            "(FULL avoids that, for more WAL)",
             _altered(facts, "REPLICA IDENTITY FULL"),
         )
     if facts.generated:

@@ -188,6 +188,29 @@ def test_unchanged_toast_values_are_read_from_the_source(settings: Settings, adm
     assert after["body"] == admin.execute("SELECT body FROM public.documents").fetchone()[0]
 
 
+def test_a_row_that_moved_and_went_before_it_could_be_read_leaves_no_old_key(settings: Settings, admin: Any) -> None:
+    admin.execute(
+        "ALTER TABLE public.documents REPLICA IDENTITY DEFAULT; "
+        "ALTER TABLE public.documents ALTER body SET STORAGE EXTERNAL"
+    )
+    ids = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(1, 10)]
+    for id_ in ids[:3]:
+        admin.execute("INSERT INTO public.documents VALUES (%s, %s)", [id_, id_[-1] * 9000])
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+    move = "UPDATE public.documents SET id = %s WHERE id = %s"
+    admin.execute(move, [ids[5], ids[0]])
+    admin.execute("DELETE FROM public.documents WHERE id = %s", [ids[5]])
+    admin.execute(move, [ids[6], ids[1]])
+    admin.execute(move, [ids[7], ids[6]])
+    admin.execute("UPDATE public.documents SET meta = '1' WHERE id = %s", [ids[2]])
+    admin.execute("DELETE FROM public.documents WHERE id = %s", [ids[2]])
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+    state = folded(table_messages(settings, "public", "documents"))
+    assert {after["id"]: after["body"] for after in state.values()} == {ids[7]: "2" * 9000}
+
+
 def test_unchanged_values_are_read_by_hostile_names_and_as_the_log_prints_them(settings: Settings, admin: Any) -> None:
     table = sql.Identifier(HOSTILE_SCHEMA, HOSTILE_TABLE).as_string(admin)
     admin.execute(f"ALTER TABLE {table} ADD COLUMN padded char(5)")

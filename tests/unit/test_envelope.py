@@ -10,7 +10,7 @@ import pytest
 
 import cdc
 from cdc.changes import UNCHANGED, Change, Op, Origin, Record
-from cdc.completion import complete, unchanged_columns
+from cdc.completion import complete, departed, unchanged_columns
 from cdc.envelope import TableEncoder
 from cdc.errors import OperatorError, RecordError
 from tests.support import frames
@@ -228,3 +228,11 @@ def test_completing_leaves_other_changes_alone():
 
 def test_the_version_in_the_envelope_is_the_distributions():
     assert cdc.__version__ == version("afterimage")
+
+
+def test_of_an_update_whose_row_is_gone_the_delete_of_its_old_key_is_left():
+    key_only = ("0", None, None, None)
+    moved = Change(Op.UPDATE, CUSTOMERS, key_only, ("1", UNCHANGED, "t", None), old_is_key=True)
+    assert departed(moved) == Change(Op.DELETE, CUSTOMERS, key_only, None, old_is_key=True)
+    assert departed(Change(Op.UPDATE, CUSTOMERS, None, ("1", UNCHANGED, "t", None))) is None
+    assert departed(Change(Op.UPDATE, CUSTOMERS, ("1", None, None, None), moved.new, old_is_key=True)) is None
