@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 A := $(BIN)/afterimage
-READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml | cksum | cut -d' ' -f1)
+READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml cdc/_records.pyx | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions fuzz corpus check format lint types imports lock clean
@@ -15,13 +15,14 @@ help: ## this list
 
 setup: $(READY) ## install what is missing into .venv
 
-$(READY): config/requirements/dev.txt pyproject.toml
+$(READY): config/requirements/dev.txt pyproject.toml cdc/_records.pyx
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Afterimage needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Python packages (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m cdc.build_compiled
 	@rm -f $(VENV)/.ready-* && touch $@
 
 demo: $(READY) ## a sample shop captured under load, killed, rebuilt and proved; then everything is stopped

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cdc import rows
-from cdc.changes import Origin
+from cdc.changes import Origin, Relation
 from cdc.errors import ProtocolError
 from cdc.open_transaction import Described, OpenTransaction, Resolve
 from cdc.pgoutput import BEGIN, COMMIT, ORIGIN, TRUNCATE, Begin, RelationMessage, decode, decode_begin, decode_commit
@@ -46,7 +46,7 @@ class Assembler:
         self._state = State.OUTSIDE
         self._known: Mapping[int, Described] = {}
         self._described = 0
-        self._last_commit_lsn = 0
+        self.last_commit_lsn = 0
         self._begin: Begin | None = None
         self._open: OpenTransaction | None = None
         self._streamed: dict[int, OpenTransaction] = {}
@@ -58,6 +58,11 @@ class Assembler:
         Between the pieces one is: what has not committed by then commits behind it.
         """
         return self._state is not State.OUTSIDE
+
+    def relation(self, oid: int) -> Relation | None:
+        """The relation as the log last described it."""
+        described = self._known.get(oid)
+        return described.relation if described is not None else None
 
     def feed(self, payload: bytes) -> Transaction | None:
         """Take the next message; the transaction, if this message committed it."""
@@ -91,7 +96,7 @@ class Assembler:
         self._state = State.INSIDE
 
     def _require_later(self, commit_lsn: int) -> None:
-        if commit_lsn <= self._last_commit_lsn:
+        if commit_lsn <= self.last_commit_lsn:
             raise ProtocolError("a transaction came that commits no later than the one before it")
 
     def _describe(self, payload: bytes) -> None:
@@ -167,7 +172,7 @@ class Assembler:
     ) -> Transaction:
         if end_lsn <= origin.commit_lsn:
             raise ProtocolError("a commit record ends before it starts")
-        self._last_commit_lsn = origin.commit_lsn
+        self.last_commit_lsn = origin.commit_lsn
         if done.latest:
             self._learn(done.latest)
         return Transaction(origin, end_lsn, done.spool, known, done.described)

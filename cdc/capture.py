@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from cdc import compiled
 from cdc.assembler import Assembler
 from cdc.backfill import Backfill, Chunk
 from cdc.changes import Relation
@@ -140,7 +141,10 @@ class Streaming:
         self._connection = connection
         try:
             connection.start(self._settings.slot, self._settings.publication, self._machine.progress.lsn)
-            _log.info("streaming", lsn=format_lsn(self._machine.progress.lsn), slot=self._settings.slot)
+            encoder = "python" if compiled.records is None else "compiled"
+            _log.info(
+                "streaming", lsn=format_lsn(self._machine.progress.lsn), slot=self._settings.slot, encoder=encoder
+            )
             self._drive()
         finally:
             connection.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
 class Unchanged(enum.Enum):
@@ -94,9 +94,7 @@ class Origin:
     commit_ts_us: int
 
 
-# Not frozen, as Change.
-@dataclass(slots=True, unsafe_hash=True)
-class Record:
+class Record(NamedTuple):
     """One Kafka record to be: bytes and the partition chosen for the key."""
 
     topic: str

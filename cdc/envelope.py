@@ -13,6 +13,7 @@ from typing import Final
 from cdc import __version__
 from cdc.backfill import RowImage
 from cdc.changes import Change, Op, Origin, Record, Relation, Row, StreamedRow
+from cdc.compiled import Envelope, compiled_table, plain_lines
 from cdc.completion import complete, unchanged_columns
 from cdc.errors import OperatorError, RecordError
 from cdc.names import topic_name
@@ -49,8 +50,11 @@ class TableEncoder:
         self._treatments = treatments
         self._key_json = compile_key(relation, treatments)
         self._row_json = compile_row(relation, treatments)
-        self._tail = _Source(pipeline, database, relation, "false").tail
         self._snapshot = _Source(pipeline, database, relation, "true")
+        streamed = _Source(pipeline, database, relation, "false")
+        self._tail = streamed.tail
+        around = Envelope(self.topic, partitions, streamed.head, streamed.table, self._snapshot.table)
+        self.compiled = compiled_table(relation, around, treatments)
 
     def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         """The records of a change, in order. A key change takes two ordinals, `ordinal` and `ordinal + 1`."""
@@ -88,6 +92,10 @@ class TableEncoder:
         """The records of snapshot rows, now that their position is known."""
         tail = self._snapshot.tail(origin, 0, "r", ts_ms).encode()
         return [Record(self.topic, image.partition, image.key, image.head + tail) for image in images]
+
+    def plain_records(self, lines: list[bytes], at: int, origin: Origin, ts_ms: int) -> tuple[list[Record], int]:
+        """The records of COPY's `lines[at:]` up to one that has to go through `read_record`, and where that is."""
+        return plain_lines(self.compiled, lines, at, origin, ts_ms)
 
     def _records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         old, new = change.old, change.new
@@ -149,13 +157,13 @@ class TableEncoder:
 class _Source:
     """The envelope's `source` object, of which a transaction's changes share all but the ordinal."""
 
-    __slots__ = ("_head", "_origin", "_shared", "_table")
+    __slots__ = ("_origin", "_shared", "head", "table")
 
     def __init__(self, pipeline: str, database: str, relation: Relation, snapshot: str) -> None:
         name, db = encode_basestring(pipeline), encode_basestring(database)
         schema, table = encode_basestring(relation.schema), encode_basestring(relation.name)
-        self._head = f',"source":{{"version":"{__version__}","connector":"postgresql","name":{name},"ts_ms":'
-        self._table = f',"snapshot":"{snapshot}","db":{db},"schema":{schema},"table":{table},"txId":'
+        self.head = f',"source":{{"version":"{__version__}","connector":"postgresql","name":{name},"ts_ms":'
+        self.table = f',"snapshot":"{snapshot}","db":{db},"schema":{schema},"table":{table},"txId":'
         self._origin: Origin | None = None
         self._shared = ""
 
@@ -168,7 +176,7 @@ class _Source:
     def _of_transaction(self, origin: Origin) -> str:
         xid = _NULL if origin.xid is None else origin.xid
         lsn, commit_ms = origin.commit_lsn, origin.commit_ts_us // 1000
-        return f'{self._head}{commit_ms}{self._table}{xid},"lsn":{lsn},"commit_lsn":{lsn},"ordinal":'
+        return f'{self.head}{commit_ms}{self.table}{xid},"lsn":{lsn},"commit_lsn":{lsn},"ordinal":'
 
 
 def _value(before: str, after: str, tail: str) -> bytes:

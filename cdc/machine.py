@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 from cdc.assembler import Assembler
 from cdc.backfill import RowImage
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
+from cdc.compiled import PlainLog
 from cdc.effects import (
     Announce,
     Commit,
@@ -39,6 +40,9 @@ from cdc.transaction import Transaction
 class RecordEncoder(Protocol):
     """Turns one change of its relation into records (cdc.envelope.TableEncoder)."""
 
+    compiled: Any
+    """What encodes plain changes many at a time, or None."""
+
     def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         """The records of a change, in order; a key change takes `ordinal` and `ordinal + 1`."""
         ...
@@ -62,6 +66,8 @@ class Limits:
     chunk_records: int = 2_000
     idle_interval_s: float = 0.5
     remembered_keys_max: int = 200_000
+    behind_s: float = 1.0
+    behind_interval_s: float = 0.5
 
 
 @dataclass(slots=True)
@@ -99,6 +105,8 @@ class CaptureMachine:
         self._merging = Merging(start.backfills, limits.remembered_keys_max)
         self._announced = dict(announced)
         self._encoders: dict[int, tuple[Relation, RecordEncoder]] = {}
+        self._plain = PlainLog(self._compiled)
+        self._behind_us = 0
         self._committed_s = 0.0
         self._idle_s = 0.0
         self._wall_ms = 0
@@ -112,8 +120,7 @@ class CaptureMachine:
         while True:
             polled: Polled = yield Poll(self._wait_s())
             self._now_s, self._wall_ms = polled.now_s, polled.wall_ms
-            for frame in polled.frames:
-                yield from self._take(frame)
+            yield from self._take_all(polled.frames)
             yield from self._merge(polled.fed)
             if self._due(polled.drained):
                 yield from self._commit(self._kind())
@@ -123,13 +130,20 @@ class CaptureMachine:
     def _wait_s(self) -> float:
         if not self._batch.records:
             return self._limits.flush_interval_s if self._merging.backfills else self._limits.idle_interval_s
-        return max(0.0, self._batch.opened_s + self._limits.flush_interval_s - self._now_s)
+        return max(0.0, self._batch.opened_s + self._interval_s - self._now_s)
+
+    @property
+    def _interval_s(self) -> float:
+        """Far behind, nobody waits for the last milliseconds, and larger batches catch up sooner."""
+        limits = self._limits
+        behind = self._behind_us > limits.behind_s * 1e6
+        return max(limits.flush_interval_s, limits.behind_interval_s) if behind else limits.flush_interval_s
 
     def _due(self, drained: bool) -> bool:
-        batch, limits = self._batch, self._limits
+        batch, limits, interval_s = self._batch, self._limits, self._interval_s
         if batch.records:
-            rested = self._now_s - self._committed_s >= limits.flush_interval_s
-            return (drained and rested) or self._now_s - batch.opened_s >= limits.flush_interval_s or self._full()
+            rested = self._now_s - self._committed_s >= interval_s
+            return (drained and rested) or self._now_s - batch.opened_s >= interval_s or self._full()
         # Before a transaction begun in an earlier run is whole, no position is a boundary.
         if self._part is not None:
             return False
@@ -144,7 +158,46 @@ class CaptureMachine:
             return Kind.SNAPSHOT
         return Kind.STREAM if self._batch.records else Kind.IDLE
 
+    def _take_all(self, frames: Sequence[bytes]) -> Iterator[Effect]:
+        at = 0
+        while at < len(frames):
+            plain = yield from self._take_plain(frames, at)
+            if not plain:
+                yield from self._take(frames[at])
+            at += plain or 1
+
+    def _take_plain(self, frames: Sequence[bytes], at: int) -> Generator[Effect, Any, int]:
+        """Whole transactions whose records the compiled encoder gives, and how many frames those were."""
+        batch, limits = self._batch, self._limits
+        if self._part is not None or self._assembler.in_transaction or self._merging.backfills:
+            return 0
+        after_lsn = max(self._assembler.last_commit_lsn, self.progress.lsn - 1)
+        room, bytes_room = limits.batch_records_max - batch.records, limits.batch_bytes_max - batch.size
+        encoded = self._plain.encode(frames, at, after_lsn, self._wall_ms, room, bytes_room)
+        if encoded is None:
+            return 0
+        self._assembler.last_commit_lsn = encoded.committed_lsn
+        if encoded.records:
+            yield from self._flush()
+            batch.opened_s = batch.opened_s if batch.records else self._now_s
+            batch.records += len(encoded.records)
+            batch.size += encoded.size
+            batch.checksum = add_checksums(batch.checksum, encoded.checksum)
+            yield Produce(encoded.records)
+        batch.source_ts_us = max(batch.source_ts_us, encoded.source_ts_us)
+        batch.reached = max(batch.reached, encoded.reached)
+        self._behind_us = encoded.behind_us
+        if self._full():
+            yield from self._commit(self._kind())
+        return int(encoded.taken) - at
+
+    def _compiled(self, oid: int) -> Any:
+        """The compiled encoder of a relation that the log has described and the schema topic knows."""
+        relation, encoder = self._encoders.get(oid, (None, None))
+        return None if encoder is None or relation is not self._assembler.relation(oid) else encoder.compiled
+
     def _take(self, frame: bytes) -> Iterator[Effect]:
+        self._plain.forget()
         message = decode_frame(frame)
         if isinstance(message, Keepalive):
             if not self._assembler.in_transaction:
@@ -159,6 +212,7 @@ class CaptureMachine:
                 if transaction.commit_lsn >= self.progress.lsn:
                     yield from self._publish(transaction)
             self._batch.reached = max(self._batch.reached, transaction.end_lsn)
+            self._behind_us = message.sent_us - transaction.commit_ts_us
             if self._full():
                 yield from self._commit(self._kind())
 

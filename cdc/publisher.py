@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message
 
 from cdc import metrics
 from cdc.changes import Record
+from cdc.compiled import send_plain
 from cdc.errors import TransientError
 from cdc.kafka_clients import producer, translate, translated
 from cdc.names import progress_topic, schema_topic
@@ -21,7 +22,7 @@ from cdc.settings import Kafka
 
 POSITION_HEADER: Final = "position"
 _NOTHING_KEY: Final = b"{}"
-_QUEUE_RECORDS: Final = 500_000
+_QUEUE_RECORDS: Final = 200_000
 _QUEUE_KB_MAX: Final = 2_000_000
 """What librdkafka takes at all: a row may be nearly as large as Kafka's largest record."""
 
@@ -49,9 +50,10 @@ class Publisher:
             **{
                 "transactional.id": f"afterimage-{pipeline}",
                 "transaction.timeout.ms": int(timeout_s * 1000),
-                "linger.ms": 0,
+                # What lets batches grow while there is more to send; `flush` does not wait for it.
+                "linger.ms": 50,
                 "compression.type": "lz4",
-                "batch.size": 256 << 10,
+                "batch.size": 1 << 20,
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": _QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": _QUEUE_KB_MAX,
@@ -63,20 +65,17 @@ class Publisher:
         with translated("taking over the pipeline's transactional id"):
             self._producer.init_transactions(self._timeout_s)
 
-    def produce(self, records: Sequence[Record]) -> None:
+    def produce(self, sent: Sequence[Record]) -> None:
         """Add data records to the open transaction."""
+        records = sent if isinstance(sent, list) else list(sent)
         self._begin()
-        counts, send = self._counts, self._send
-        for record in records:
-            slot = (record.topic, record.partition)
-            count = counts.get(slot, 0)
-            headers = [(POSITION_HEADER, record.position)] if record.position is not None else None
-            self._held_bytes += len(record.value or b"")
-            if self._held_bytes > _HELD_BYTES_MAX:
-                self._flush()
-                self._held_bytes = len(record.value or b"")
-            send(record, headers, self._landed if count == 0 else None)
-            counts[slot] = count + 1
+        at, produce = 0, self._producer.produce
+        while True:
+            at, self._held_bytes = send_plain(produce, records, at, self._counts, self._held_bytes, _HELD_BYTES_MAX)
+            if at == len(records):
+                break
+            self._produce_one(records[at])
+            at += 1
         self._producer.poll(0)
 
     def announce(self, key: bytes, value: bytes) -> None:
@@ -120,6 +119,17 @@ class Publisher:
             with translated("beginning a Kafka transaction"):
                 self._producer.begin_transaction()
             self._open = True
+
+    def _produce_one(self, record: Record) -> None:
+        slot = (record.topic, record.partition)
+        count = self._counts.get(slot, 0)
+        headers = [(POSITION_HEADER, record.position)] if record.position is not None else None
+        self._held_bytes += len(record.value or b"")
+        if self._held_bytes > _HELD_BYTES_MAX:
+            self._flush()
+            self._held_bytes = len(record.value or b"")
+        self._send(record, headers, self._landed if count == 0 else None)
+        self._counts[slot] = count + 1
 
     def _send(self, record: Record, headers: Any, landed: Any) -> None:
         while True:

@@ -130,9 +130,13 @@ class ReplicationConnection:
     def _take(self) -> list[bytes]:
         with self._lock:
             frames = self._buffered()
-            if len(frames) < _FRAMES_MAX:
+            more = True
+            # What the socket holds, of which libpq takes only some kilobytes at a time.
+            while more and len(frames) < _FRAMES_MAX:
                 self._consume()
-                frames += self._buffered()
+                arrived = self._buffered()
+                frames += arrived
+                more = bool(arrived)
         return frames
 
     def _consume(self) -> None:

@@ -17,15 +17,18 @@ import psycopg
 
 from cdc.capture import Tables
 from cdc.changes import Origin, Record, Relation
+from cdc.envelope import TableEncoder
 from cdc.names import quote_ident, quote_literal
 from cdc.postgres import connect
 from cdc.relations import selected
 from cdc.settings import Source
 from cdc.sqlstate import translated
+from snapshot.copy_lines import copy_lines
 from snapshot.copy_text import parse_line
 
 _BATCH_ROWS: Final = 2_000
-_QUEUE_BATCHES: Final = 32
+_BATCH_BYTES: Final = 2 << 20
+_QUEUE_BATCHES: Final = 8
 _POLL_S: Final = 0.2
 
 
@@ -34,7 +37,7 @@ class Batch:
     """Some rows of one table; `last` when the table is done."""
 
     relation: Relation
-    records: Sequence[Record]
+    records: list[Record]
     last: bool
 
 
@@ -99,17 +102,12 @@ class SnapshotReaders:
 
     def _read(self, connection: psycopg.Connection[Any], relation: Relation) -> None:
         encoder = self._tables.encoder(relation)
-        records: list[Record] = []
-        now_ms = time.time_ns() // 1_000_000
-        with connection.cursor() as cursor, cursor.copy(self._copy_query(connection, relation).encode()) as copy:
-            for line in copy:
-                records.append(encoder.read_record(parse_line(bytes(line)), self._origin, now_ms))
-                if len(records) >= _BATCH_ROWS:
-                    if not self._hand_over(Batch(relation, records, last=False)):
-                        return
-                    records = []
-                    now_ms = time.time_ns() // 1_000_000
-        self._hand_over(Batch(relation, records, last=True))
+        statement = self._copy_query(connection, relation).encode()
+        for lines in copy_lines(connection, statement, _BATCH_ROWS, _BATCH_BYTES):
+            records = encoded(encoder, lines, self._origin, time.time_ns() // 1_000_000)
+            if not self._hand_over(Batch(relation, records, last=False)):
+                return
+        self._hand_over(Batch(relation, [], last=True))
 
     def _copy_query(self, connection: psycopg.Connection[Any], relation: Relation) -> str:
         """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
@@ -127,3 +125,13 @@ class SnapshotReaders:
                 continue
             return True
         return False
+
+
+def encoded(encoder: TableEncoder, lines: list[bytes], origin: Origin, ts_ms: int) -> list[Record]:
+    """The records of COPY's lines."""
+    records, at = encoder.plain_records(lines, 0, origin, ts_ms)
+    while at < len(lines):
+        records.append(encoder.read_record(parse_line(lines[at]), origin, ts_ms))
+        more, at = encoder.plain_records(lines, at + 1, origin, ts_ms)
+        records += more
+    return records

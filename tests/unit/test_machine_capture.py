@@ -28,6 +28,8 @@ LIMITS = Limits(flush_interval_s=1.0, idle_interval_s=5.0, part_records_max=3, b
 class Encoder:
     """One record a change, whose value says which."""
 
+    compiled = None
+
     def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
         return [Record(TOPIC, 0, b"k", f"{origin.commit_lsn}:{ordinal}:{ts_ms}".encode())]
 
