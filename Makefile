@@ -8,7 +8,7 @@ A := $(BIN)/afterimage
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml cdc/_records.pyx | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-large test-matrix test-versions fuzz corpus check format lint types imports lock clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak test-matrix test-versions fuzz corpus check format lint types imports lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ test: $(READY) ## every test, against real servers, on two workers with servers 
 
 test-large: $(READY) ## a transaction of 2 GB (minutes, 8 GB of disk); AFTERIMAGE_LARGE_MB=500 for a smaller one
 	@$(BIN)/pytest -m large tests/large
+
+soak: $(READY) ## capture killed 200 times under load, then 10 minutes at 5,000 changes/s; KILLS, SOAK_SECONDS, SOAK_RATE
+	@$(BIN)/python -m tests.soak.kills
+	@$(BIN)/python -m tests.soak.flow
 
 test-matrix: $(READY) ## what depends on Postgres, against each version; VERSIONS='14 18' for some
 	@$(BIN)/python -m tests.support.matrix --versions $(VERSIONS)

@@ -137,7 +137,12 @@ class Streaming:
     def run(self) -> None:
         """Stream until stopped (Stopped) or failed (CdcError)."""
         source = self._settings.source
-        connection = ReplicationConnection(source, source.stream, application=f"afterimage {self._settings.pipeline}")
+        connection = ReplicationConnection(
+            source,
+            source.stream,
+            application=f"afterimage {self._settings.pipeline}",
+            keepalive_s=self._settings.capture.keepalive_s,
+        )
         self._connection = connection
         try:
             connection.start(self._settings.slot, self._settings.publication, self._machine.progress.lsn)

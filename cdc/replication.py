@@ -46,12 +46,16 @@ class NewSlot:
 class ReplicationConnection:
     """One walsender. Commands first; after `start` only frames and confirmations."""
 
-    def __init__(self, source: Source, role: Role, *, application: str = "afterimage") -> None:
+    def __init__(
+        self, source: Source, role: Role, *, application: str = "afterimage", keepalive_s: float = 10.0
+    ) -> None:
         self._failover = source.failover
         self._lock = threading.Lock()
         self._confirmed = 0
         self._stop = threading.Event()
         self._heart: threading.Thread | None = None
+        self._keepalive_s = keepalive_s
+        self._silent_since_s: float | None = None
         parameters = conninfo(source, role, replication=True, application=application)
         self._pg = pq.PGconn.connect(parameters.encode())
         if self._pg.status != pq.ConnStatus.OK:
@@ -111,6 +115,7 @@ class ReplicationConnection:
         if not frames and wait_s > 0:
             select.select([self._pg.socket], [], [], wait_s)
             frames = self._take()
+        self._require_life(heard=bool(frames))
         return frames, len(frames) < _FRAMES_MAX
 
     def confirm(self, lsn: int, *, ask_reply: bool = False) -> None:
@@ -126,6 +131,16 @@ class ReplicationConnection:
             self._heart.join(_HEARTBEAT_S * 2)
         with self._lock:
             self._pg.finish()
+
+    def _require_life(self, *, heard: bool) -> None:
+        """Only while somebody reads: what has come meanwhile lies in the buffers, and is heard first."""
+        now = time.monotonic()
+        if heard:
+            self._silent_since_s = None
+        elif self._silent_since_s is None:
+            self._silent_since_s = now
+        elif now - self._silent_since_s > 2 * self._keepalive_s:
+            raise _lost(f"no sign of life for {now - self._silent_since_s:.0f} s")
 
     def _take(self) -> list[bytes]:
         with self._lock:
@@ -173,12 +188,15 @@ class ReplicationConnection:
             raise _lost(_decoded(self._pg.error_message)) from error
 
     def _beat(self) -> None:
-        """Answer for a caller that is waiting for Kafka, so that wal_sender_timeout never strikes."""
-        while not self._stop.wait(_HEARTBEAT_S):
+        """Answer for a caller that is waiting for Kafka, so that wal_sender_timeout never strikes; ask now and then."""
+        asked_s = time.monotonic()
+        while not self._stop.wait(min(_HEARTBEAT_S, self._keepalive_s / 2)):
+            asks = time.monotonic() - asked_s >= self._keepalive_s
+            asked_s = time.monotonic() if asks else asked_s
             try:
                 with self._lock:
                     if self._pg.status == pq.ConnStatus.OK and not self._stop.is_set():
-                        self._send(False)
+                        self._send(asks)
             except TransientError:
                 return  # the reading thread meets the same error and reports it
 

@@ -187,6 +187,11 @@ class Capture(Section):
     transaction_timeout_s: float = Field(
         default=60, gt=0, description="Kafka aborts a transaction of a capture that died after so long"
     )
+    keepalive_s: float = Field(
+        default=10,
+        gt=0,
+        description="how often Postgres is asked for a sign of life; capture reconnects after twice as long without",
+    )
     spill_bytes: int = Field(
         default=64 << 20,
         gt=0,

@@ -17,6 +17,7 @@ from typing import Final
 from cdc.errors import OperatorError
 
 EXTENT_BYTES: Final = 256 << 10
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class SpoolFile:
@@ -90,7 +91,7 @@ def _nameless_file(directory: Path) -> FileIO:
 
 
 def _spill_error(error: OSError, directory: Path) -> OperatorError:
-    if error.errno == errno.ENOSPC:
+    if error.errno in _FULL:
         return OperatorError(
             f"the disk of {directory} is full: a large transaction cannot be buffered",
             "free space there, or point `data` at a larger disk; capture resumes where it stopped",

@@ -20,7 +20,7 @@ from cdc.lsn import format_lsn
 from cdc.progress_log import ProgressLog
 from cdc.rotation import may_be_replaced
 from cdc.settings import Settings
-from jobs.batch import Target, Task
+from jobs.batch import Target, Task, hides_rows
 from jobs.control import ControlServer, RunTo, State
 from jobs.control import Run as Running
 from jobs.control.records import Kind
@@ -29,14 +29,16 @@ from jobs.ledger import Ledger
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine, common_lsn
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.rebuild_progress import RebuildProgress
-from jobs.recording import located, recorded
+from jobs.recording import located, recorded, require_kept
 from jobs.tasks import TaskRunner
 from sinks.protocol import Position
+from sinks.standing import lost
 
 _log = get(__name__)
 
 _THREADS: Final = 8
 _WAIT_S: Final = 0.2
+_LOOK_S: Final = 2.0
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 15.0
 
@@ -72,6 +74,8 @@ class ApplyRun:
         self._pipeline: Pipeline | None = None
         self._rebuild: dict[str, str] = {}
         self._batch_s = 0.0
+        self._looked_s = 0.0
+        self._waits = False
         self.lsn = 0
         """Where all views stood last."""
 
@@ -152,6 +156,7 @@ class ApplyRun:
         boundary = self._log.boundary()
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
             self._finish_when_done(lsn, boundary.lsn)
+            self._look_at_stores(lsn)
             boundary = self._log.boundary(_WAIT_S)
         self._control.poll()
         step = self._control.step(lsn or 0)
@@ -160,7 +165,14 @@ class ApplyRun:
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
         self._rebuild = self._known(rebuild)
-        return Asked(boundary, step, self._rebuild, _now_us())
+        return Asked(None if self._must_wait() else boundary, step, self._rebuild, _now_us())
+
+    def _must_wait(self) -> bool:
+        hidden = hides_rows(self._log.newest(), _now_us())
+        if hidden and not self._waits:
+            _log.warning("waiting for capture to publish the rest of a large transaction", lsn=format_lsn(self.lsn))
+        self._waits = hidden
+        return hidden
 
     def _ask_for(self, until_lsn: int) -> Asked:
         """One batch that ends exactly there, once capture has got there."""
@@ -174,6 +186,17 @@ class ApplyRun:
     def _finish_when_done(self, lsn: int, newest: int) -> None:
         if self._once and not self._control.requests() and lsn >= newest:
             raise Finished
+
+    def _look_at_stores(self, lsn: int) -> None:
+        """While nothing is to be written, nothing else would find out that a store was emptied."""
+        if time.monotonic() - self._looked_s < _LOOK_S:
+            return
+        sinks = self._loaded.sinks
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(lambda target: require_kept(target, sinks[target], lsn), sinks))
+        if any(target.sink == "delta" for target in sinks) and self._ledger.read() is None:
+            raise lost("the ledger", self._settings.pipeline)
+        self._looked_s = time.monotonic()
 
     def _known(self, rebuild: dict[str, str]) -> dict[str, str]:
         """Requests for views that exist; the others are refused at once."""

@@ -21,6 +21,10 @@ Offsets = tuple[int, ...]
 STALE_US: Final = 12 * 3600 * 1_000_000
 """What lay unread for longer may have lacked a delete by now, which compaction took away; half of what is kept."""
 
+PART_STALE_US: Final = 1800 * 1_000_000
+"""How old may get what is published in parts (a large transaction, say) before compaction gives up older rows for it;
+half of min.compaction.lag.ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -71,6 +75,14 @@ def plan(
         elif position.lsn < ceiling_lsn:
             tasks.append(_write(target, position, boundary, ceiling_lsn))
     return tasks
+
+
+def hides_rows(newest: Progress | None, now_us: int) -> bool:
+    """Whether rows of the newest boundary may be compacted away, for those of what is not whole yet.
+
+    With the next boundary newer rows stand for them: until then no batch may begin.
+    """
+    return newest is not None and not newest.is_boundary and now_us - newest.source_ts_us > PART_STALE_US
 
 
 def _replace(target: Target, boundary: Progress, ceiling_lsn: int) -> Task:

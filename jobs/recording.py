@@ -12,6 +12,7 @@ from jobs.batch import Target
 from jobs.ledger import LedgerRow, LedgerState
 from sinks.delta import DeltaSink, vouched
 from sinks.protocol import Position, Sink
+from sinks.standing import lost, overtaken
 
 
 def recorded(sinks: Mapping[Target, Sink], positions: Mapping[Target, Position]) -> list[LedgerRow]:
@@ -38,3 +39,13 @@ def located(
         else:
             found[target] = position
     return found
+
+
+def require_kept(target: Target, sink: Sink, lsn: int) -> None:
+    """Raise if a store that stood at `lsn` has lost its rows since, or was written by another process."""
+    position = sink.position()
+    # A Delta table without changes stays behind: the ledger vouches for it.
+    if position is None or (position.lsn < lsn and not isinstance(sink, DeltaSink)):
+        raise lost(target.sink, target.view)
+    if position.lsn > lsn:
+        raise overtaken(target.sink, target.view)

@@ -68,8 +68,8 @@ def new_generation(known: Iterable[int]) -> int:
 
 
 def lost(store: str, view: str) -> TransientError:
-    """The error of a write whose target went away: the next look at the position finds None and loads it anew."""
-    message = f"view {view}: its rows in {store} went away during the write"
+    """The error of whoever finds a view's rows gone: the next look at the position finds None and loads it anew."""
+    message = f"view {view}: its rows in {store} went away"
     return TransientError(message, "they are loaded anew; if it happens again, see who deletes them", code="SINK_LOST")
 
 

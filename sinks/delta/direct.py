@@ -15,6 +15,8 @@ from sinks.protocol import DELETE, OP, UPSERT
 from sinks.standing import overtaken
 
 ROWS_MAX: Final = 5_000
+FULL: Final = ("no space left on device", "disk quota exceeded", "file too large")
+"""What the system says of a disk, a quota or a limit that is used up."""
 TABLE_BYTES_MAX: Final = 256 << 20
 """delta-rs rewrites whole files in memory; a larger table is Spark's."""
 
@@ -30,7 +32,7 @@ def table_bytes(path: str, storage_options: Mapping[str, str]) -> int:
 def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_options: Mapping[str, str]) -> None:
     """MERGE by key; `rows` has the table's columns and OP."""
     from deltalake import CommitProperties, Transaction
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import DeltaError
 
     table = _open(commit.path, storage_options)
     if (table.transaction_version(commit.app_id) or 0) >= commit.turn:
@@ -50,21 +52,23 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
             .when_not_matched_insert(values, f"s.{_quoted(OP)} = '{UPSERT}'")
             .execute()
         )
-    except CommitFailedError as error:
-        raise TransientError(
-            f"view {commit.stamp.view} into delta: another writer has committed to the table meanwhile",
-            "is something else writing there? the batch is tried again",
-            code="DELTA_CONFLICT",
-        ) from error
     except (DeltaError, OSError) as error:
         raise _refused(commit.stamp.view, error) from None  # its message may quote a row
 
 
 def _refused(view: str, error: Exception) -> CdcError:
+    from deltalake.exceptions import CommitFailedError
+
     doing, text = f"view {view} into delta", str(error).lower()
-    if "no space left" in text:
+    if any(words in text for words in FULL):
         return TransientError(
             f"{doing}: the disk is full", "free some space; the batch is tried again", code="DISK_FULL"
+        )
+    if isinstance(error, CommitFailedError):
+        return TransientError(
+            f"{doing}: another writer has committed to the table meanwhile",
+            "is something else writing there? the batch is tried again",
+            code="DELTA_CONFLICT",
         )
     if "not found" in text or "no such file" in text:
         return OperatorError(

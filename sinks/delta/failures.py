@@ -26,6 +26,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc.errors import CdcError, OperatorError, TransientError
+from sinks.delta.direct import FULL
 
 CAUSES_MAX: Final = 20
 # They have no ancestor of their own in Python.
@@ -104,7 +105,7 @@ def _conflict(error: Exception, found: list[Cause], doing: str) -> CdcError | No
 
 
 def _of_storage(error: Exception, found: list[Cause], doing: str) -> CdcError | None:
-    if any("No space left on device" in cause.message for cause in found):
+    if any(words in cause.message.lower() for words in FULL for cause in found):
         hint = "free some space under delta.path and the data folder; it is tried again"
         return TransientError(f"{doing}: the disk is full", hint, code="DISK_FULL")
     denied = any("Permission denied" in cause.message or "AccessDenied" in cause.name for cause in found)

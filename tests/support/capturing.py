@@ -77,6 +77,8 @@ class RunningCapture:
                 return boundary if boundary is not None and boundary.lsn >= lsn else None
 
             return wait_until(reached, timeout_s=timeout_s, what="capture to reach the position")
+        except AssertionError as late:
+            raise AssertionError(f"{late}; its troubles: {self.troubles[-3:]!r}") from late
         finally:
             log.close()
 

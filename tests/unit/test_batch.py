@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cdc.errors import OperatorError
-from cdc.progress import Kind, Progress
-from jobs.batch import STALE_US, Mode, Target, Task, plan
+from cdc.progress import Kind, Part, Progress
+from jobs.batch import PART_STALE_US, STALE_US, Mode, Target, Task, hides_rows, plan
 from sinks.protocol import Position
 
 TOPIC = "shop.public.orders"
@@ -96,6 +98,14 @@ class TestStale:
         [task] = plan({ORDERS: at(50, 4, 20, ts_us=NOW_US - STALE_US - 1)}, BOUNDARY, 100, now_us=5)
 
         assert task.mode is Mode.REPLACE
+
+
+@pytest.mark.parametrize(("late_us", "hidden"), [(0, False), (PART_STALE_US, False), (PART_STALE_US + 1, True)])
+def test_an_old_part_of_a_transaction_may_hide_what_it_is_about_to_replace(late_us: int, hidden: bool):
+    part = replace(BOUNDARY, kind=Kind.PART, part=Part(120, 1000))
+
+    assert hides_rows(part, part.source_ts_us + late_us) is hidden
+    assert not hides_rows(BOUNDARY, BOUNDARY.source_ts_us + late_us)
 
 
 @pytest.mark.parametrize(
