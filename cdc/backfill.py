@@ -38,6 +38,17 @@ class Backfill:
         """`schema.table`, for people."""
         return f"{self.schema}.{self.table}"
 
+    @property
+    def share(self) -> float | None:
+        """About how much of it is read, 0 to 1; None where nobody knows how many rows there are."""
+        return min(1.0, self.rows / self.estimated_rows) if self.estimated_rows else None
+
+    def eta_s(self, now_us: int) -> float | None:
+        """About how long it takes yet, at the rate so far."""
+        if not self.rows or not self.estimated_rows:
+            return None
+        return max(0.0, (now_us - self.started_us) / 1e6 * (self.estimated_rows - self.rows) / self.rows)
+
     def after(self, chunk: Chunk, rows: int) -> Backfill | None:
         """The state with one more chunk in the topic; None when that was the last one."""
         assert chunk.begin == self.done, "chunks are merged in key order"

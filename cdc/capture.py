@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from cdc import compiled
 from cdc.assembler import Assembler
 from cdc.backfill import Backfill, Chunk
-from cdc.changes import Relation
+from cdc.changes import Record, Relation
 from cdc.effects import (
     Announce,
     Commit,
@@ -87,6 +87,10 @@ class Readers(Protocol):
 
     def settle(self, chunk: Chunk, *, again: bool) -> None:
         """A chunk is merged, or to be read again."""
+        ...
+
+    def answer(self, backfill: Backfill, failure: str | None) -> Record | None:
+        """What to write for whoever asked for this table."""
         ...
 
     def close(self) -> None:
@@ -185,7 +189,7 @@ class Streaming:
             case Settle():
                 return self._readers.settle(effect.chunk, again=effect.again)
             case Finish():
-                return self._finish(effect.backfill)
+                return self._finish(effect)
 
     def _poll(self, wait_s: float) -> Polled:
         if self._stop_requested():
@@ -194,9 +198,16 @@ class Streaming:
         fed = self._readers.take()
         return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000, fed)
 
-    def _finish(self, backfill: Backfill) -> None:
-        seconds = time.time() - backfill.started_us / 1e6
-        _log.info("table read", table=backfill.qualified, rows=backfill.rows, seconds=round(seconds, 1))
+    def _finish(self, effect: Finish) -> None:
+        backfill = effect.backfill
+        if effect.failure is None:
+            seconds = round(time.time() - backfill.started_us / 1e6, 1)
+            _log.info("table read", table=backfill.qualified, rows=backfill.rows, seconds=seconds)
+        else:
+            _log.warning("reading table given up", table=backfill.qualified, reason=effect.failure)
+        answer = self._readers.answer(backfill, effect.failure)
+        if answer is not None:
+            self._publisher.note(answer)
 
     def _announce(self, effect: Announce) -> None:
         record = self._tables.schema_record(effect.relation, effect.lsn)

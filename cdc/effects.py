@@ -97,9 +97,10 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The last chunk of a table is in the open Kafka transaction; say so in it. No answer."""
+    """A table's last chunk is in the open Kafka transaction, or it was given up: say so there. No answer."""
 
     backfill: Backfill
+    failure: str | None
 
 
 Effect = Poll | Complete | Announce | Produce | Seal | Commit | Confirm | ReadTable | Settle | Finish

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from cdc.assembler import Assembler
-from cdc.backfill import RowImage
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
 from cdc.compiled import PlainLog
 from cdc.effects import (
@@ -29,27 +28,13 @@ from cdc.effects import (
     Seal,
     Settle,
 )
+from cdc.encoder import RecordEncoder
 from cdc.errors import ProtocolError
 from cdc.frames import Keepalive, decode_frame
 from cdc.lsn import format_lsn
 from cdc.merging import Due, Fed, Merging
 from cdc.progress import Kind, Part, Progress, add_checksums, checksum
 from cdc.transaction import Transaction
-
-
-class RecordEncoder(Protocol):
-    """Turns one change of its relation into records (cdc.envelope.TableEncoder)."""
-
-    compiled: Any
-    """What encodes plain changes many at a time, or None."""
-
-    def change_records(self, change: Change, origin: Origin, ordinal: int, ts_ms: int) -> list[Record]:
-        """The records of a change, in order; a key change takes `ordinal` and `ordinal + 1`."""
-        ...
-
-    def read_records(self, images: Sequence[RowImage], origin: Origin, ts_ms: int) -> list[Record]:
-        """The records of rows that were read from the table."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +206,11 @@ class CaptureMachine:
         for backfill in fed.begun:
             if self._merging.begin(backfill):
                 yield ReadTable(backfill)
-        self._merging.take(fed)
+        for given_up in fed.given_up:
+            self._merging.give_up(given_up.backfill)
+            yield Finish(given_up.backfill, given_up.reason)
+        for stray in self._merging.take(fed):
+            yield Settle(stray, again=False)
         while (due := self._merging.due(self._batch.reached, self._boundary)) is not None:
             assert self._part is None, "a chunk lies behind what was committed before it was read"
             yield from self._merge_chunk(due)
@@ -244,7 +233,7 @@ class CaptureMachine:
         finished = self._merging.settle(chunk, len(rows) if rows is not None else None)
         yield Settle(chunk, again=rows is None)
         if finished is not None:
-            yield Finish(finished)
+            yield Finish(finished, None)
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""

@@ -7,7 +7,7 @@ those keys hold at the position that the log has reached. Keeps true: chunks of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cdc.backfill import Backfill, Chunk, RowImage
 from cdc.changes import Record
@@ -16,10 +16,22 @@ from cdc.window import Window
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A table that cannot be read, and why."""
+
+    backfill: Backfill
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fed:
-    """What the readers bring: tables to begin with, chunks, and the oldest snapshots that chunks may yet come from."""
+    """What the readers bring: tables to begin with, chunks, and the oldest snapshots that chunks may yet come from.
+
+    `given_up` are tables that cannot be read; chunks of theirs may still come.
+    """
 
     begun: Sequence[Backfill] = ()
+    given_up: Sequence[GivenUp] = ()
     chunks: Sequence[Chunk] = ()
     oldest: Sequence[Visibility] = ()
 
@@ -66,11 +78,19 @@ class Merging:
         self.is_unsaved = True
         return True
 
-    def take(self, fed: Fed) -> None:
-        """Chunks and snapshots; `oldest` was looked at before `chunks`, so no chunk in it is older than both say."""
-        self._chunks.extend(fed.chunks)
+    def take(self, fed: Fed) -> list[Chunk]:
+        """Chunks and snapshots; chunks to come are no older than `oldest`. The chunks that nobody wants any more."""
+        chunks = [*self._chunks, *fed.chunks]
+        self._chunks = [chunk for chunk in chunks if chunk.backfill in self._backfills]
         if fed.oldest:
             self._window.forget_seen([*fed.oldest, *(chunk.sees for chunk in self._chunks)])
+        return [chunk for chunk in chunks if chunk.backfill not in self._backfills]
+
+    def give_up(self, backfill: Backfill) -> None:
+        """Forget a table; what was merged of it stays."""
+        self._backfills.pop(backfill.id, None)
+        self._window.watch(self._topics())
+        self.is_unsaved = True
 
     def remember(self, xid: int | None, records: Sequence[Record]) -> None:
         """A transaction's records go into the topics."""
@@ -111,7 +131,7 @@ class Merging:
             return None
         del self._backfills[before.id]
         self._window.watch(self._topics())
-        return before
+        return replace(before, rows=before.rows + rows)
 
     def _topics(self) -> set[str]:
         return {backfill.topic for backfill in self._backfills.values()}

@@ -47,6 +47,11 @@ def control_topic(pipeline: str) -> str:
     return f"{pipeline}._control"
 
 
+def snapshots_topic(pipeline: str) -> str:
+    """The topic of wishes for tables to be read again."""
+    return f"{pipeline}._snapshots"
+
+
 def dead_letter_topic(pipeline: str) -> str:
     """The topic of the rows that sinks refused."""
     return f"{pipeline}._dead"

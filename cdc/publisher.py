@@ -83,6 +83,11 @@ class Publisher:
         self._begin()
         self._send(Record(self._schema_topic, 0, key, value), None, None)
 
+    def note(self, record: Record) -> None:
+        """Add a record of one of the pipeline's own topics; it is not data, so it is not counted."""
+        self._begin()
+        self._send(record, None, None)
+
     def seal(self) -> dict[str, dict[int, int]]:
         """Wait for the broker's acknowledgement of everything; the offset after the last record of each partition."""
         self._flush()

@@ -16,13 +16,17 @@ import psycopg
 
 from cdc.backfill import Backfill, Chunk, Key
 from cdc.capture import Tables
+from cdc.changes import Record
+from cdc.errors import OperatorError, RecordError
 from cdc.log import get
-from cdc.merging import Fed
+from cdc.merging import Fed, GivenUp
 from cdc.postgres import connect
 from cdc.settings import Settings
 from cdc.sqlstate import translated
 from cdc.visibility import Visibility
+from snapshot.asked import AskedTables
 from snapshot.chunk import ChunkReader, Range, Told
+from snapshot.run import Report, SnapshotProgress
 from snapshot.throttle import Throttle
 
 _log = get(__name__)
@@ -61,8 +65,10 @@ class _Table:
 class TableReaders:
     """Threads start with the first table; an error in one of them is raised by `take`."""
 
-    def __init__(self, settings: Settings, tables: Tables) -> None:
+    def __init__(self, settings: Settings, tables: Tables, report: Report = lambda _: None) -> None:
         self._settings = settings
+        self._report = report
+        self._state = SnapshotProgress({})
         self._encoders = tables
         self._lock = threading.Condition()
         self._tables: dict[str, _Table] = {}
@@ -73,11 +79,16 @@ class TableReaders:
         self._error: BaseException | None = None
         self._is_closed = False
         self._threads: list[threading.Thread] = []
+        self._given_up: dict[str, GivenUp] = {}
+        self._untold: list[GivenUp] = []
+        self._asked = AskedTables(settings, tables)
         self._throttle = Throttle(settings.snapshot.rows_per_s, time.monotonic)
 
     def read(self, backfill: Backfill) -> None:
         """Begin with a table, from `backfill.done` on; its changes are remembered by now."""
         _log.info("reading table in chunks", table=backfill.qualified, rows=backfill.rows)
+        self._state.estimated[backfill.qualified] = backfill.estimated_rows
+        self._state.read[backfill.qualified] = backfill.rows
         with self._lock:
             rows = min(_FIRST_ROWS, self._rows_max())
             self._tables[backfill.id] = _Table(backfill, backfill.done, rows)
@@ -90,24 +101,38 @@ class TableReaders:
 
     def take(self) -> Fed:
         """What has come since."""
+        begun, refused = self._asked.news()
         with self._lock:
             if self._error is not None:
                 raise self._error
             used = [sees for sees in self._in_use.values() if sees is not None]
             oldest = used or ([self._newest] if self._newest is not None else [])
             chunks, self._chunks = self._chunks, deque()
-        return Fed(chunks=tuple(chunks), oldest=oldest)
+            given_up, self._untold = [*refused, *self._untold], []
+        return Fed(begun, given_up, tuple(chunks), oldest)
+
+    def answer(self, backfill: Backfill, failure: str | None) -> Record | None:
+        """What to write for whoever asked for this table; None if nobody did."""
+        return self._asked.answer(backfill, failure)
 
     def settle(self, chunk: Chunk, *, again: bool) -> None:
         """The chunk has been merged, or is to be read again."""
         with self._lock:
             self._unmerged -= 1
-            table = self._tables[chunk.backfill]
-            if again:
+            table = self._tables.get(chunk.backfill)
+            if table is not None and again:
                 table.again.append(chunk)
             elif chunk.end is None:
-                del self._tables[chunk.backfill]
+                self._tables.pop(chunk.backfill, None)
             self._lock.notify_all()
+        if table is not None and not again:
+            self._tell(table.backfill.qualified, chunk)
+
+    def _tell(self, name: str, chunk: Chunk) -> None:
+        self._state.read[name] += len(chunk.rows)
+        if chunk.end is None:
+            self._state.done.add(name)
+        self._report(self._state)
 
     def close(self) -> None:
         """End all readers; what they have read and nobody merged is read again by the next ones."""
@@ -116,6 +141,15 @@ class TableReaders:
             self._lock.notify_all()
         for thread in self._threads:
             thread.join()
+        self._asked.close()
+
+    def _give_up(self, backfill: Backfill, reason: str) -> None:
+        with self._lock:
+            self._tables.pop(backfill.id, None)
+            if backfill.id not in self._given_up:
+                self._given_up[backfill.id] = GivenUp(backfill, reason)
+                self._untold.append(self._given_up[backfill.id])
+            self._lock.notify_all()
 
     def _run(self, number: int) -> None:
         try:
@@ -192,7 +226,16 @@ class TableReaders:
 
         with self._lock:
             self._in_use[number] = self._newest
-        chunk = reader.read(table.backfill, wanted, Told(sees, ends))
+        try:
+            chunk = reader.read(table.backfill, wanted, Told(sees, ends))
+        except (OperatorError, RecordError) as error:
+            if table.backfill.initial:
+                raise
+            with self._lock:
+                self._unmerged -= 1
+                self._in_use[number] = None
+            self._give_up(table.backfill, error.message)
+            return
         if chunk is None:
             chunk = self._of_nothing(table, wanted)
             ends(chunk.end)

@@ -107,7 +107,7 @@ class CaptureRun:
             assert progress is not None
             self._require_same_tables(progress, tables)
             tables = self._as_announced(tables)
-            readers = TableReaders(settings, tables)
+            readers = TableReaders(settings, tables, self.report)
             with TimelineGuard(settings.source, lineage) as guard:
                 progress = lineage.marked(progress)
                 self.has_streamed = True

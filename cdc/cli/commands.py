@@ -99,6 +99,24 @@ def capture(context: typer.Context) -> None:
 
 
 @app.command()
+def snapshot(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(help="A captured table, as schema.table.")],
+    where: Annotated[
+        str | None, typer.Option("--where", help="Only these rows: an SQL condition, names with their schema.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Send a table's rows again, in chunks, while the stream goes on."""
+    from cdc.cli.snapshotting import run_snapshot
+
+    settings = _settings(context)
+    _quiet_logging()
+    run_snapshot(settings, table, where, wait=wait, as_json=as_json)
+
+
+@app.command()
 def recover(
     context: typer.Context,
     force: Annotated[bool, typer.Option("--force", help="Also where the slot is as it must be.")] = False,

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from cdc.backfill import Backfill
 from cdc.cli.screen import out
 from cdc.cli.services import Service
 from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
@@ -74,6 +75,7 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
             "lag_bytes": report.capture_lag_bytes,
             "lag_seconds": report.capture_lag_s,
             "snapshot_rows": dict(progress.snapshot) if progress and progress.snapshot else None,
+            "reading": [_backfill_dict(backfill) for backfill in progress.backfills] if progress else [],
         },
         "apply": {"owner": report.apply_owner},
         "services": {service.name: _state(service) for service in background},
@@ -94,6 +96,25 @@ def _view_dict(view: ViewStanding) -> dict[str, Any]:
     }
 
 
+def _backfill_dict(backfill: Backfill) -> dict[str, Any]:
+    return {
+        "id": backfill.id,
+        "table": backfill.qualified,
+        "initial": backfill.initial,
+        "rows": backfill.rows,
+        "estimated_rows": backfill.estimated_rows,
+        "share": backfill.share,
+        "seconds_left": backfill.eta_s(time.time_ns() // 1000),
+    }
+
+
+def _reading(backfill: Backfill) -> str:
+    share = f"{backfill.share:.0%}, " if backfill.share is not None else ""
+    left = backfill.eta_s(time.time_ns() // 1000)
+    eta = f", about {_seconds(left)} left" if left is not None else ""
+    return f"{escape(backfill.qualified)}: {share}{backfill.rows:,} rows{eta}"
+
+
 def _summary(settings: Settings, report: Report, background: list[Service]) -> Table:
     table = Table.grid(padding=(0, 2))
     source, progress = report.source, report.progress
@@ -105,10 +126,12 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
     elif progress.kind is Kind.RECOVER:
         table.add_row("[bold]capture[/]", "[yellow]a recovery is under way, or was interrupted: repeat it[/]")
     elif not progress.is_boundary:
-        rows = sum((progress.snapshot or {}).values())
+        rows = sum((progress.snapshot or {}).values()) + sum(backfill.rows for backfill in progress.backfills)
         table.add_row("[bold]capture[/]", f"snapshot under way, {rows:,} rows so far")
     else:
         table.add_row("[bold]capture[/]", f"{format_lsn(progress.lsn)}   {_behind(report)}")
+    for backfill in progress.backfills if progress is not None else ():
+        table.add_row("[bold]reading[/]", _reading(backfill))
     table.add_row("[bold]apply[/]", f"run by {report.apply_owner}" if report.apply_owner else "nobody runs it")
     for service in background:
         if _ended(service):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from cdc.progress_log import ProgressLog
 from cdc.settings import Kafka, Settings, Snapshot
 from tests.support.capturing import folded, insert_lsn, read_topic, running_capture, table_messages
 from tests.support.load import Load
-from tests.support.processes import Command, write_config
+from tests.support.processes import Command, json_of, run_command, write_config
 from tests.support.source import HOSTILE_SCHEMA, HOSTILE_TABLE
 from tests.support.wait import wait_until
 
@@ -184,3 +185,41 @@ def hanging_commit(settings: Settings, statement: str) -> Iterator[None]:
         finally:
             connection.cancel()
             thread.join(30)
+
+
+def test_rows_are_sent_again_on_request_while_the_stream_goes_on(
+    settings: Settings, admin: Any, tmp_path: Path
+) -> None:
+    admin.execute("INSERT INTO public.orders SELECT g, 'x', g FROM generate_series(1, 95) g")
+    config = write_config(settings, tmp_path)
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        sent = len(events(settings, "orders"))
+        admin.execute("UPDATE public.orders SET customer = 'y' WHERE id = 50")
+        asked = run_command(config, "snapshot", "public.orders", "--where", "id > 40", "--wait", "--json")
+        assert asked.returncode == 0, asked.stderr
+        assert {**json_of(asked), "id": None} == {
+            "id": None, "table": "public.orders", "state": "done", "rows": 55, "message": None
+        }  # fmt: skip
+        again = [key for key, op in events(settings, "orders") if op == "r"]
+        require_equal(settings, admin)
+        assert len(events(settings, "orders")) == sent + 1 + 55
+        assert sorted(again).count('{"id":41}') == 2
+        bad = run_command(config, "snapshot", "public.orders", "--where", "1 / (id - 60) > 0", "--wait")
+        assert (bad.returncode, "SNAPSHOT_FAILED" in bad.stderr) == (3, True)
+        assert run_command(config, "snapshot", "public.orders", "--where", "nonsense").returncode != 0
+        assert run_command(config, "snapshot", "public.order").returncode == 2
+        admin.execute("INSERT INTO public.orders VALUES (500, 'after', 1)")
+        capture.wait_for(insert_lsn(admin))
+        require_equal(settings, admin)
+    positions = [record.lsn for record in records(settings)]
+    assert positions == sorted(positions)
+
+
+def test_readers_keep_to_their_rate(settings: Settings, admin: Any) -> None:
+    admin.execute("INSERT INTO public.orders SELECT g, 'x', g FROM generate_series(1, 150) g")
+    began_s = time.monotonic()
+    with running_capture(slowed(settings, 50)) as capture:
+        capture.wait_for(insert_lsn(admin))
+    # The first chunks of all readers come at once.
+    assert time.monotonic() - began_s > (150 - 3 * 10) / 50

@@ -59,7 +59,7 @@ class SimulatedReaders:
         oldest = [chunk.sees for chunk in self._reading] or ([self._newest] if self._newest else [])
         begun, self._begun = self._begun, []
         read, self._read = self._read, []
-        return Fed(begun, read, oldest)
+        return Fed(begun=begun, chunks=read, oldest=oldest)
 
     def settle(self, chunk: Chunk, *, again: bool) -> None:
         self._unmerged -= 1

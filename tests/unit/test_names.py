@@ -41,9 +41,10 @@ def test_pipeline_topics_have_two_parts():
         names.progress_topic("shop"),
         names.schema_topic("shop"),
         names.control_topic("shop"),
+        names.snapshots_topic("shop"),
         names.dead_letter_topic("shop"),
     }
-    assert topics == {"shop._progress", "shop._schema", "shop._control", "shop._dead"}
+    assert topics == {"shop._progress", "shop._schema", "shop._control", "shop._snapshots", "shop._dead"}
 
 
 def test_index_names():
