@@ -38,7 +38,7 @@ _PLAIN: Final = [f"OPERATOR(pg_catalog.{sign})" for sign in ("<", "<=", "=", ">=
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class KeyColumn:
     """A key column: its quoted name, its type, and its index's operators < <= = >= >."""
 
     name: str
@@ -49,7 +49,7 @@ class _Column:
 class KeyOrder:
     """The order of one table's key."""
 
-    def __init__(self, columns: list[_Column]) -> None:
+    def __init__(self, columns: list[KeyColumn]) -> None:
         self._columns = columns
         self._is_plain = all(list(column.operators) == _PLAIN for column in columns)
 
@@ -58,7 +58,7 @@ class KeyOrder:
         """The key's order; None where it has none that an index serves."""
         with translated():
             rows = connection.execute(_COLUMNS, (oid,)).fetchall()
-        columns = [_Column(quote_ident(name), type_name, tuple(operators)) for name, type_name, operators in rows]
+        columns = [KeyColumn(quote_ident(name), type_name, tuple(operators)) for name, type_name, operators in rows]
         return KeyOrder(columns) if columns and all(len(column.operators) == 5 for column in columns) else None
 
     @property

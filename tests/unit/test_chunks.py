@@ -14,6 +14,7 @@ from cdc.merging import Fed, Merging
 from cdc.progress import Kind, Progress
 from cdc.visibility import Visibility, newest
 from cdc.window import Window
+from snapshot.requests import SnapshotRequest, State
 from snapshot.throttle import Throttle
 from tests.support import frames
 
@@ -161,6 +162,43 @@ def test_a_chunk_that_must_be_read_again_changes_nothing():
     assert merging.backfills == (BACKFILL,)
     assert merging.due(60, 0) is None
     assert not merging.is_unsaved
+
+
+def test_chunks_of_a_table_that_was_given_up_are_handed_back():
+    merging = Merging([replace(BACKFILL, initial=False)], 100)
+    early, late = chunk(), chunk(("5",), None)
+    assert merging.take(Fed(chunks=[early])) == []
+    merging.give_up(BACKFILL)
+
+    assert merging.take(Fed(chunks=[late])) == [early, late]
+    assert merging.due(60, 0) is None
+    assert not merging.backfills
+    assert merging.is_unsaved
+
+
+def test_what_is_left_is_told_from_the_rate_so_far():
+    state = replace(BACKFILL, rows=250, estimated_rows=1000, started_us=5_000_000)
+
+    assert (state.share, state.eta_s(15_000_000)) == (0.25, 30.0)
+    assert (replace(state, rows=2000).share, replace(state, rows=2000).eta_s(15_000_000)) == (1.0, 0.0)
+    assert (BACKFILL.share, BACKFILL.eta_s(9)) == (None, None)
+
+
+@pytest.mark.parametrize("failure", [None, "because"])
+def test_a_request_and_its_answer_survive_the_topic(failure: str | None):
+    asked = SnapshotRequest("a1", "public", "é.x", "id > 'a'", 5, 7)
+    answer = asked.answered(9, failure)
+    record = answer.record("shop")
+
+    assert (record.topic, record.key) == ("shop._snapshots", b"a1")
+    assert SnapshotRequest.from_record(record.key, record.value or b"") == answer
+    assert (answer.state, answer.rows, answer.message) == (State.FAILED if failure else State.DONE, 9, failure)
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"v":2}', b'{"v":1,"state":"new"}'])
+def test_a_malformed_request_is_refused(value: bytes):
+    with pytest.raises(ProtocolError):
+        SnapshotRequest.from_record(b"a", value)
 
 
 @pytest.mark.parametrize(
