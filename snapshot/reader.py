@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -90,7 +91,8 @@ class SnapshotReaders:
 
     def _read_all(self, connection: psycopg.Connection[Any]) -> None:
         try:
-            with connection, translated():
+            # Closed, not committed: asked to stop, it may be in the middle of a COPY.
+            with closing(connection), translated():
                 while not self._stop.is_set():
                     try:
                         relation = self._todo.get_nowait()
