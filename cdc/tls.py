@@ -39,6 +39,12 @@ class Distrust:
         return OperatorError(f"{who} is not trusted: {self.reason}", self.hint, code=self.code)
 
 
+def is_of_tls(cause: BaseException | None, authority: Path | None) -> bool:
+    """Whether a connection failed by TLS, or by an authority's file that cannot be read."""
+    unreadable = isinstance(cause, FileNotFoundError | PermissionError) and authority is not None
+    return isinstance(cause, ssl.SSLError) or unreadable
+
+
 def refusal(url: str, authority: Path | None, *, key: str, who: str) -> OperatorError:
     """The error for a URL whose TLS has failed."""
     place = urlsplit(url)

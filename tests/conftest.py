@@ -32,7 +32,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             tier = item.path.relative_to(root).parts[0]
             if tier in TIERS:
                 item.add_marker(tier)
-        if isinstance(item, pytest.Function) and _depends_on_postgres(item.fixturenames):
+        is_large = item.get_closest_marker("large") is not None
+        if isinstance(item, pytest.Function) and not is_large and _depends_on_postgres(item.fixturenames):
             item.add_marker("matrix")
     if too_new := [item for item in items if any(mark.args[0] > MAJOR for mark in item.iter_markers("since"))]:
         config.hook.pytest_deselected(items=too_new)

@@ -5,7 +5,6 @@ In: settings. Out: findings. Messages name host and port only, since a URL may h
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
@@ -20,7 +19,7 @@ from redis.retry import Retry
 from cdc.check.finding import Finding, critical, of_error, ok, warning
 from cdc.errors import ConfigError
 from cdc.settings import Cache, Search, Settings
-from cdc.tls import refusal
+from cdc.tls import is_of_tls, refusal
 
 _TIMEOUT_S: Final = 5
 _OLDEST_OPENSEARCH: Final = 2
@@ -65,7 +64,7 @@ def look_at_cache(settings: Settings) -> list[Finding]:
         message = f"the cache at {at} refuses these credentials ({type(error).__name__})"
         return [critical("CACHE_UNAUTHORISED", message, "check cache.password_file, and the ACL of the user")]
     except redis.RedisError as error:
-        if isinstance(error.__cause__ or error.__context__, ssl.SSLError):
+        if is_of_tls(error.__cause__ or error.__context__, cache.ca_file):
             return [of_error(refusal(cache.url, cache.ca_file, key="cache.ca_file", who=f"the cache at {at}"))]
         message = f"the cache at {at} does not answer ({type(error).__name__})"
         return [critical("CACHE_UNAVAILABLE", message, "start it, or check cache.url")]

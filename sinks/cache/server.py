@@ -6,7 +6,6 @@ Keeps true: no key, value or password in a message; what may pass by itself is t
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from cdc.errors import CdcError, ConfigError, OperatorError, TransientError
-from cdc.tls import refusal
+from cdc.tls import is_of_tls, refusal
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -82,7 +81,7 @@ class CacheServer:
             case exceptions.OutOfMemoryError():
                 hint = "raise maxmemory, or keep fewer columns or views there; writing resumes where it stopped"
                 return OperatorError(f"the cache at {self.place} is full", hint, code="CACHE_FULL")
-            case exceptions.ConnectionError() if isinstance(error.__cause__ or error.__context__, ssl.SSLError):
+            case exceptions.ConnectionError() if is_of_tls(error.__cause__ or error.__context__, self.ca_file):
                 return refusal(self.url, self.ca_file, key="cache.ca_file", who=f"the cache at {self.place}")
             case exceptions.ConnectionError() | exceptions.TimeoutError() | exceptions.ReadOnlyError():
                 return TransientError(
