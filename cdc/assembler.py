@@ -15,10 +15,22 @@ from cdc import rows
 from cdc.changes import Origin, Relation
 from cdc.errors import ProtocolError
 from cdc.open_transaction import Described, OpenTransaction, Resolve
-from cdc.pgoutput import BEGIN, COMMIT, ORIGIN, TRUNCATE, Begin, RelationMessage, decode, decode_begin, decode_commit
+from cdc.pgoutput import (
+    BEGIN,
+    COMMIT,
+    MESSAGE,
+    ORIGIN,
+    TRUNCATE,
+    Begin,
+    LogicalMessage,
+    RelationMessage,
+    decode,
+    decode_begin,
+    decode_commit,
+)
 from cdc.pgoutput_streams import StreamAbort, StreamCommit, StreamStart, decode_stream
 from cdc.spool import SpoolStore
-from cdc.transaction import Transaction
+from cdc.transaction import Transaction, decode_message
 
 
 class State(enum.Enum):
@@ -64,8 +76,8 @@ class Assembler:
         described = self._known.get(oid)
         return described.relation if described is not None else None
 
-    def feed(self, payload: bytes) -> Transaction | None:
-        """Take the next message; the transaction, if this message committed it."""
+    def feed(self, payload: bytes) -> Transaction | LogicalMessage | None:
+        """Take the next message; the transaction, if this message committed it, or what belongs to none."""
         kind = payload[0] if payload else None
         state = self._state
         if kind not in state.kinds:
@@ -79,6 +91,8 @@ class Assembler:
             return self._commit(payload)
         elif kind in _STREAM:
             return self._stream(payload)
+        elif kind == MESSAGE:
+            return self._message(payload)
         else:
             self._describe(payload)
         return None
@@ -99,8 +113,17 @@ class Assembler:
         if commit_lsn <= self.last_commit_lsn:
             raise ProtocolError("a transaction came that commits no later than the one before it")
 
+    def _message(self, payload: bytes) -> LogicalMessage | None:
+        if self._open is None:
+            return decode_message(payload, transactional=False)
+        if self._state is State.PIECE:
+            self._open.keep_message(self._open.unwrapped(payload))
+        else:
+            self._open.spool.append(payload)
+        return None
+
     def _describe(self, payload: bytes) -> None:
-        """A relation; types and origins say nothing that a view needs, and logical messages are not used yet."""
+        """A relation; types and origins say nothing that a view needs."""
         in_piece = self._state is State.PIECE and payload[0] != ORIGIN
         if in_piece:
             assert self._open is not None

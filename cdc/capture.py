@@ -36,6 +36,7 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.machine import CaptureMachine, Limits
 from cdc.merging import Fed
+from cdc.messages import MessageEncoder
 from cdc.names import topic_name
 from cdc.privacy import Privacy
 from cdc.progress import Progress
@@ -124,12 +125,14 @@ class Streaming:
         self._assembler = Assembler(
             self._catalogue.resolve, spill_directory=spool, spill_bytes=settings.capture.spill_bytes
         )
+        messages = MessageEncoder(tables.pipeline, tables.database)
         self._machine = CaptureMachine(
             start,
             self._assembler,
             tables.encoder,
             tables.relations,
             limits_of(settings),
+            messages.record if settings.capture.messages else None,
         )
         self._connection: ReplicationConnection | None = None
 
@@ -138,8 +141,8 @@ class Streaming:
         """The last progress record that was written or is being written."""
         return self._machine.progress
 
-    def run(self) -> None:
-        """Stream until stopped (Stopped) or failed (CdcError)."""
+    def run(self, *, in_pieces: bool = True) -> None:
+        """Stream until stopped (Stopped) or failed (CdcError); `in_pieces`: large transactions come as they grow."""
         source = self._settings.source
         connection = ReplicationConnection(
             source,
@@ -149,7 +152,13 @@ class Streaming:
         )
         self._connection = connection
         try:
-            connection.start(self._settings.slot, self._settings.publication, self._machine.progress.lsn)
+            connection.start(
+                self._settings.slot,
+                self._settings.publication,
+                self._machine.progress.lsn,
+                messages=self._settings.capture.messages,
+                in_pieces=in_pieces,
+            )
             encoder = "python" if compiled.records is None else "compiled"
             _log.info(
                 "streaming", lsn=format_lsn(self._machine.progress.lsn), slot=self._settings.slot, encoder=encoder

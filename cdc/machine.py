@@ -33,8 +33,11 @@ from cdc.errors import ProtocolError
 from cdc.frames import Keepalive, decode_frame
 from cdc.lsn import format_lsn
 from cdc.merging import Due, Fed, Merging
+from cdc.pgoutput import LogicalMessage
 from cdc.progress import Kind, Part, Progress, add_checksums, checksum
 from cdc.transaction import Transaction
+
+EncodeMessage = Callable[[LogicalMessage, Origin | None, int | None, int], Record]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,13 @@ class CaptureMachine:
         encoder_of: Callable[[Relation], RecordEncoder],
         announced: Mapping[int, Relation],
         limits: Limits,
+        encode_message: EncodeMessage | None = None,
     ) -> None:
         self.progress = start
         self._assembler = assembler
         self._encoder_of = encoder_of
         self._limits = limits
+        self._encode_message = encode_message
         self._batch = _Batch(reached=start.lsn)
         self._boundary = start.lsn
         self._part = start.part
@@ -108,7 +113,7 @@ class CaptureMachine:
             yield from self._take_all(polled.frames)
             yield from self._merge(polled.fed)
             if self._due(polled.drained):
-                yield from self._commit(self._kind())
+                yield from self._commit(*self._whole())
             elif not polled.frames and not self._batch.records:
                 yield Confirm(self.progress.lsn, ask_reply=True)
 
@@ -138,10 +143,13 @@ class CaptureMachine:
     def _full(self) -> bool:
         return self._batch.records >= self._limits.batch_records_max or self._batch.size >= self._limits.batch_bytes_max
 
-    def _kind(self) -> Kind:
+    def _whole(self) -> tuple[Kind, Part | None]:
+        """What the open Kafka transaction is between two of Postgres's: a boundary, unless one begun is to come yet."""
+        if self._part is not None:
+            return Kind.PART, self._part
         if self._merging.is_initial:
-            return Kind.SNAPSHOT
-        return Kind.STREAM if self._batch.records else Kind.IDLE
+            return Kind.SNAPSHOT, None
+        return (Kind.STREAM if self._batch.records else Kind.IDLE), None
 
     def _take_all(self, frames: Sequence[bytes]) -> Iterator[Effect]:
         at = 0
@@ -173,7 +181,7 @@ class CaptureMachine:
         batch.reached = max(batch.reached, encoded.reached)
         self._behind_us = encoded.behind_us
         if self._full():
-            yield from self._commit(self._kind())
+            yield from self._commit(*self._whole())
         return int(encoded.taken) - at
 
     def _compiled(self, oid: int) -> Any:
@@ -191,15 +199,25 @@ class CaptureMachine:
             if message.reply_requested:
                 yield Confirm(self.progress.lsn)
             return
-        transaction = self._assembler.feed(message.payload)
-        if transaction is not None:
-            with transaction:
-                if transaction.commit_lsn >= self.progress.lsn:
-                    yield from self._publish(transaction)
-            self._batch.reached = max(self._batch.reached, transaction.end_lsn)
-            self._behind_us = message.sent_us - transaction.commit_ts_us
-            if self._full():
-                yield from self._commit(self._kind())
+        whole = self._assembler.feed(message.payload)
+        if whole is None:
+            return
+        if isinstance(whole, LogicalMessage):
+            yield from self._tell(whole)
+        else:
+            with whole:
+                if whole.commit_lsn >= self.progress.lsn:
+                    yield from self._publish(whole)
+            self._batch.reached = max(self._batch.reached, whole.end_lsn)
+            self._behind_us = message.sent_us - whole.commit_ts_us
+        if self._full():
+            yield from self._commit(*self._whole())
+
+    def _tell(self, message: LogicalMessage) -> Iterator[Effect]:
+        """A message of no transaction; the byte after its record is a boundary, and so says whether it was told."""
+        if message.lsn > self.progress.lsn:
+            yield from self._add_message(message, None, None)
+        self._batch.reached = max(self._batch.reached, message.lsn)
 
     def _merge(self, fed: Fed) -> Generator[Effect, Any, None]:
         """Put the chunks that the log has passed right before the position that it has reached."""
@@ -215,7 +233,7 @@ class CaptureMachine:
             assert self._part is None, "a chunk lies behind what was committed before it was read"
             yield from self._merge_chunk(due)
             if self._full():
-                yield from self._commit(self._kind())
+                yield from self._commit(*self._whole())
 
     def _merge_chunk(self, due: Due) -> Generator[Effect, Any, None]:
         chunk, rows = due.chunk, due.rows
@@ -239,18 +257,33 @@ class CaptureMachine:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""
         origin, commit_lsn = transaction.origin, transaction.commit_lsn
         done = self._take_part(commit_lsn)
-        for index, change in enumerate(transaction.changes):
-            if index < done:
-                continue
-            if self._is_large():
-                yield from self._commit(*((Kind.PART, Part(commit_lsn, index)) if index else (self._kind(), None)))
-            whole = (yield from self._completed(change)) if _has_gap(change) else change
-            if whole is not None:
-                encoder = yield from self._encoder(whole.relation, origin)
-                records = encoder.change_records(whole, origin, 2 * index + 1, self._wall_ms)
-                self._merging.remember(origin.xid, records)
-                yield from self._add(records)
+        index = messages = 0
+        for change in transaction.changes:
+            if isinstance(change, LogicalMessage):
+                if messages >= done.messages:
+                    if self._is_large():
+                        yield from self._end_part(Part(commit_lsn, index, messages))
+                    yield from self._add_message(change, origin, 2 * index + 1)
+                messages += 1
+            else:
+                if index >= done.changes:
+                    if self._is_large():
+                        yield from self._end_part(Part(commit_lsn, index, messages))
+                    yield from self._add_change(change, origin, 2 * index + 1)
+                index += 1
         self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
+
+    def _add_change(self, change: Change, origin: Origin, ordinal: int) -> Generator[Effect, Any, None]:
+        whole = (yield from self._completed(change)) if _has_gap(change) else change
+        if whole is not None:
+            encoder = yield from self._encoder(whole.relation, origin)
+            records = encoder.change_records(whole, origin, ordinal, self._wall_ms)
+            self._merging.remember(origin.xid, records)
+            yield from self._add(records)
+
+    def _add_message(self, message: LogicalMessage, origin: Origin | None, ordinal: int | None) -> Iterator[Effect]:
+        if self._encode_message is not None:
+            yield from self._add([self._encode_message(message, origin, ordinal, self._wall_ms)])
 
     def _is_large(self) -> bool:
         """Whether what is open should be committed before a transaction is whole."""
@@ -261,23 +294,27 @@ class CaptureMachine:
             or (batch.completed >= limits.part_completed_max and batch.records > 0)
         )
 
+    def _end_part(self, done: Part) -> Iterator[Effect]:
+        """Commit what is open; whole transactions, if nothing of this one is in it."""
+        yield from self._commit(*((Kind.PART, done) if done.changes or done.messages else self._whole()))
+
     def _completed(self, change: Change) -> Generator[Effect, Any, Change | None]:
         self._batch.completed += 1
         whole: Change | None = yield Complete(change)
         return whole
 
-    def _take_part(self, commit_lsn: int) -> int:
-        """How many changes of this transaction the topics hold, which must be the one that an earlier run began."""
+    def _take_part(self, commit_lsn: int) -> Part:
+        """What of this transaction the topics hold, which must be the one that an earlier run began."""
         part, self._part = self._part, None
         if part is None:
-            return 0
+            return Part(commit_lsn, 0)
         if part.commit_lsn != commit_lsn:
             raise ProtocolError(
                 f"half of the transaction at {format_lsn(part.commit_lsn)} is in the topics, and it did not come again",
                 "was the publication changed? put it back, or run `afterimage recover --force`",
                 code="PART_LOST",
             )
-        return part.changes
+        return part
 
     def _encoder(self, relation: Relation, origin: Origin) -> Generator[Effect, Any, RecordEncoder]:
         known = self._encoders.get(relation.oid)
@@ -331,7 +368,7 @@ class CaptureMachine:
             source_ts_us=self._batch.source_ts_us or previous.source_ts_us,
             records=self._batch.records,
             checksum=self._batch.checksum,
-            ends={topic: _merged(old, ends.get(topic, {})) for topic, old in previous.ends.items()},
+            ends=_all_ends(previous.ends, ends),
             snapshot=None,
             part=part,
             backfills=self._merging.backfills,
@@ -340,6 +377,12 @@ class CaptureMachine:
 
 def _has_gap(change: Change) -> bool:
     return change.new is not None and UNCHANGED in change.new
+
+
+def _all_ends(before: Mapping[str, tuple[int, ...]], now: Ends) -> dict[str, tuple[int, ...]]:
+    """A topic that was not written to before is that of the messages, which has one partition."""
+    new = {topic: tuple(ends.values()) for topic, ends in now.items() if topic not in before}
+    return {topic: _merged(old, now.get(topic, {})) for topic, old in before.items()} | new
 
 
 def _merged(old: tuple[int, ...], new: Any) -> tuple[int, ...]:

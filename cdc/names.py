@@ -57,6 +57,11 @@ def dead_letter_topic(pipeline: str) -> str:
     return f"{pipeline}._dead"
 
 
+def message_topic(pipeline: str) -> str:
+    """The topic of the application's logical messages."""
+    return f"{pipeline}._messages"
+
+
 def path_name(schema: str, table: str) -> str:
     """The folder of a table's mirror, one path component; a view's folder is its name, which has no dot."""
     return _cut(_schema_and_table(schema, table))

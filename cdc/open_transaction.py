@@ -6,17 +6,21 @@ back stays, its descriptions of tables included; memory is that of distinct desc
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Final
 
 from cdc.changes import Relation
-from cdc.errors import OperatorError, ProtocolError
+from cdc.errors import OperatorError, ProtocolError, TransientError
 from cdc.pgoutput import RelationMessage
 from cdc.pgoutput_streams import without_xid
 from cdc.spool import Spool
 from cdc.subtransactions import Subtransactions
 
 Resolve = Callable[[RelationMessage], Relation]
+
+UNPLACED_CODE: Final = "MESSAGE_UNPLACED"
+"""Where a message belongs cannot be told from pieces; whole transactions are without what was rolled back."""
 
 _XID_BYTES: Final = 4
 
@@ -49,7 +53,7 @@ class Described:
 class OpenTransaction:
     """Messages of one transaction as they come; `streamed_xid` when it comes in pieces, each message with an xid."""
 
-    __slots__ = ("_before", "_subtransactions", "_tag", "described", "latest", "spool")
+    __slots__ = ("_before", "_messages", "_subtransactions", "_tag", "described", "latest", "spool")
 
     def __init__(self, spool: Spool, streamed_xid: int | None = None) -> None:
         self.spool = spool
@@ -60,6 +64,8 @@ class OpenTransaction:
         self._before: list[tuple[int, int, Described | None]] = []
         self._subtransactions = None if streamed_xid is None else Subtransactions(streamed_xid)
         self._tag: bytes | None = None
+        # Where each run of messages begins, and where it ends.
+        self._messages = array("Q")
 
     def unwrapped(self, payload: bytes) -> bytes:
         """A message from a piece without its xid, which is taken note of."""
@@ -84,14 +90,34 @@ class OpenTransaction:
             self.spool.append(payload)
         return known
 
+    def keep_message(self, payload: bytes) -> None:
+        """A logical message. In a piece Postgres gives it the xid of the whole transaction, whoever wrote it."""
+        begin = self.spool.size_bytes
+        self.spool.append(payload)
+        if self._messages and self._messages[-1] == begin:
+            self._messages[-1] = self.spool.size_bytes
+        else:
+            self._messages.extend((begin, self.spool.size_bytes))
+
     def abort(self, subxid: int) -> None:
         """A subtransaction was rolled back."""
         assert self._subtransactions is not None
         mark = self._subtransactions.abort(subxid)
-        if mark is None:
-            return
+        if mark is not None:
+            self._cut(mark)
+        # Between two rows of others a message is one of theirs; at the end nobody knows.
+        if self._messages and self._messages[-1] == self.spool.size_bytes:
+            raise TransientError(
+                "a savepoint was rolled back behind logical messages, and Postgres does not say if they were in it",
+                "capture starts again by itself, without taking large transactions in pieces",
+                code=UNPLACED_CODE,
+            )
+
+    def _cut(self, mark: int) -> None:
         self.spool.cut(mark)
         self._tag = None
+        while self._messages and self._messages[-2] >= mark:
+            del self._messages[-2:]
         while self._before and self._before[-1][0] >= mark:
             _, oid, before = self._before.pop()
             if before is None:

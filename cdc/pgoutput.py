@@ -24,6 +24,7 @@ COMMIT: Final = ord("C")
 RELATION: Final = ord("R")
 TRUNCATE: Final = ord("T")
 ORIGIN: Final = ord("O")
+MESSAGE: Final = ord("M")
 IDENTITY_FLAG: Final = 1
 
 _BEGIN = struct.Struct(">cQqI")
@@ -122,7 +123,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """What pg_logical_emit_message wrote."""
+    """What pg_logical_emit_message wrote; `lsn` is the byte after its record."""
 
     transactional: bool
     lsn: int
@@ -228,5 +229,5 @@ _DECODERS: Final[dict[int | None, Callable[[Cursor], Message]]] = {
     RELATION: _relation,
     ord("Y"): _type,
     TRUNCATE: _truncate,
-    ord("M"): _logical_message,
+    MESSAGE: _logical_message,
 }

@@ -36,10 +36,20 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How many changes of one large Postgres transaction the topics hold already."""
+    """How many changes and logical messages of one large Postgres transaction the topics hold already."""
 
     commit_lsn: int
     changes: int
+    messages: int = 0
+
+    def body(self) -> dict[str, Any]:
+        """As the record holds it."""
+        return {"commit_lsn": format_lsn(self.commit_lsn), "changes": self.changes, "messages": self.messages}
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> Part:
+        """The inverse of body(); older records count no messages, having published none."""
+        return Part(parse_lsn(body["commit_lsn"]), int(body["changes"]), int(body.get("messages", 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +103,7 @@ class Progress:
             "origin_lsn": format_lsn(self.origin_lsn),
         }
         if self.part is not None:
-            body["part"] = {"commit_lsn": format_lsn(self.part.commit_lsn), "changes": self.part.changes}
+            body["part"] = self.part.body()
         for name in ("timeline", "database_oid"):
             if value := getattr(self, name):
                 body[name] = value
@@ -145,7 +155,7 @@ def _from_body(body: dict[str, Any]) -> Progress:
         ends={str(topic): tuple(int(end) for end in ends) for topic, ends in body["ends"].items()},
         system_id=str(body["system_id"]),
         snapshot={str(table): int(rows) for table, rows in snapshot.items()} if snapshot is not None else None,
-        part=Part(parse_lsn(part["commit_lsn"]), int(part["changes"])) if part is not None else None,
+        part=Part.of(part) if part is not None else None,
         origin_lsn=parse_lsn(body["origin_lsn"]),
         recovered_lsn=parse_lsn(body["recovered_lsn"]) if "recovered_lsn" in body else 0,
         timeline=int(body.get("timeline", 0)),

@@ -94,12 +94,13 @@ class ReplicationConnection:
         """Drop a slot that nobody reads."""
         self._query(f"DROP_REPLICATION_SLOT {quote_ident(name)}")
 
-    def start(self, slot: str, publication: str, lsn: int) -> None:
-        """Begin streaming at `lsn`; large transactions come in pieces before they commit."""
+    def start(self, slot: str, publication: str, lsn: int, *, messages: bool = False, in_pieces: bool = True) -> None:
+        """Begin streaming at `lsn`; `in_pieces` lets large transactions come before they commit."""
         names = quote_literal(quote_ident(publication))
         command = (
             f"START_REPLICATION SLOT {quote_ident(slot)} LOGICAL {format_lsn(lsn)} "
-            f"(proto_version '2', streaming 'on', publication_names {names})"
+            f"(proto_version '2', streaming '{_switch(in_pieces)}', messages '{_switch(messages)}', "
+            f"publication_names {names})"
         )
         result = self._pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
@@ -232,6 +233,10 @@ def _status(confirmed: int, ask_reply: bool) -> bytes:
         now_us=time.time_ns() // 1000,
         reply_requested=ask_reply,
     )
+
+
+def _switch(wanted: bool) -> str:
+    return "on" if wanted else "off"
 
 
 def _text(value: bytes | None) -> str | None:

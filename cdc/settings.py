@@ -197,6 +197,10 @@ class Capture(Section):
         gt=0,
         description="what all open Postgres transactions together have above this is buffered on disk, under `data`",
     )
+    messages: bool = Field(
+        default=True,
+        description="publish what applications write with `pg_logical_emit_message`, in `<pipeline>._messages`",
+    )
     snapshot_readers: int = Field(default=2, ge=1, le=64, description="connections that read the first snapshot")
     idle_interval_s: float = Field(
         default=0.5, gt=0, description="how often the position is recorded while nothing that is captured changes"

@@ -17,7 +17,14 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from cdc.errors import OperatorError, TransientError
 from cdc.kafka_clients import admin, cluster, consumer, translated
-from cdc.names import control_topic, dead_letter_topic, progress_topic, schema_topic, snapshots_topic
+from cdc.names import (
+    control_topic,
+    dead_letter_topic,
+    message_topic,
+    progress_topic,
+    schema_topic,
+    snapshots_topic,
+)
 from cdc.settings import Kafka
 
 _MINUTE_MS: Final = 60_000
@@ -64,6 +71,7 @@ def pipeline_topics(pipeline: str) -> list[TopicPlan]:
         TopicPlan(control_topic(pipeline), 1, {**_SMALL, "min.compaction.lag.ms": "0"}),
         TopicPlan(snapshots_topic(pipeline), 1, _SMALL),
         TopicPlan(dead_letter_topic(pipeline), 1, _EXPIRING),
+        TopicPlan(message_topic(pipeline), 1, {**_EXPIRING, "max.message.bytes": _COMPACTED["max.message.bytes"]}),
     ]
 
 

@@ -14,7 +14,7 @@ from cdc import rows
 from cdc.changes import Change, Op, Origin, Relation
 from cdc.errors import ProtocolError
 from cdc.open_transaction import Described
-from cdc.pgoutput import RELATION, Truncate, decode
+from cdc.pgoutput import MESSAGE, RELATION, LogicalMessage, Truncate, decode
 from cdc.spool import Spool
 
 _OPS: Final = {rows.INSERT: Op.CREATE, rows.UPDATE: Op.UPDATE, rows.DELETE: Op.DELETE}
@@ -62,8 +62,8 @@ class Transaction:
         return self._spool.is_spilled
 
     @property
-    def changes(self) -> Iterator[Change]:
-        """Its changes from the first on, decoded on the way; ask again to start again."""
+    def changes(self) -> Iterator[Change | LogicalMessage]:
+        """Its changes and messages from the first on, decoded on the way; ask again to start again."""
         known = self._known
         for payload in self._spool:
             kind = payload[0]
@@ -72,6 +72,8 @@ class Transaction:
             elif kind == RELATION:
                 oid = int.from_bytes(payload[1:5], "big")
                 known = {**known, oid: self._described[payload]}
+            elif kind == MESSAGE:
+                yield decode_message(payload, transactional=True)
             else:
                 yield from _truncates(payload, known)
 
@@ -86,6 +88,15 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def decode_message(payload: bytes, *, transactional: bool) -> LogicalMessage:
+    """A logical message, which comes inside a transaction when it belongs to one, else outside."""
+    message = decode(payload)
+    assert isinstance(message, LogicalMessage)
+    if message.transactional is not transactional:
+        raise ProtocolError("a logical message came where it does not belong")
+    return message
 
 
 def _row_change(payload: bytes, known: Known) -> Change:

@@ -22,6 +22,7 @@ from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.lineage import Lineage, has_diverged, require_same_database, require_same_history
 from cdc.log import get
 from cdc.names import topic_name
+from cdc.open_transaction import UNPLACED_CODE
 from cdc.postgres import connect
 from cdc.privacy import Privacy
 from cdc.progress import Progress
@@ -59,6 +60,8 @@ class CaptureRun:
     report: Callable[[SnapshotProgress], None]
     on_trouble: Callable[[CdcError, float], None]
     has_streamed: bool = False
+    in_pieces: bool = True
+    """Whether large transactions may come before they commit; not right after that left a message unplaced."""
 
     def run(self) -> None:
         """Capture until asked to stop, or until a person is needed (CdcError)."""
@@ -76,6 +79,7 @@ class CaptureRun:
             except CdcError as error:
                 if not isinstance(error, TransientError) and not (self.has_streamed and may_be_replaced(error)):
                     raise
+                self.in_pieces = error.code != UNPLACED_CODE
                 lasted = time.monotonic() - began_s > _BACKOFF_MAX_S
                 backoff = _BACKOFF_FIRST_S if lasted else min(backoff * 2, _BACKOFF_MAX_S)
                 metrics.RESTARTS.labels(error.code).inc()
@@ -111,7 +115,8 @@ class CaptureRun:
             with TimelineGuard(settings.source, lineage) as guard:
                 progress = lineage.marked(progress)
                 self.has_streamed = True
-                Streaming(settings, tables, publisher, progress, readers, lambda: self.wait(0), guard.check).run()
+                streaming = Streaming(settings, tables, publisher, progress, readers, lambda: self.wait(0), guard.check)
+                streaming.run(in_pieces=self.in_pieces)
         finally:
             publisher.close()
 

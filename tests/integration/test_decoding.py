@@ -18,6 +18,7 @@ from cdc.names import quote_ident, quote_literal
 from cdc.pgoutput import LogicalMessage, Origin, RelationMessage, TypeMessage, decode
 from cdc.postgres import SESSION
 from cdc.values import decode_json, encoder
+from tests.support.assembling import row_changes, transactions
 from tests.support.servers import fresh_database
 
 VERSIONS = (14, 17, 18)
@@ -203,13 +204,11 @@ def test_every_message_of_a_real_stream_decodes(worked):
 def test_a_real_stream_becomes_its_transactions(worked, tmp_path):
     relations = {relation.oid: relation for relation in load_relations(worked, ["public.*"])}
     assembler = Assembler(lambda message: relations[message.oid], spill_directory=tmp_path, spill_bytes=10_000)
-    fed = [assembler.feed(payload) for payload in peeked(worked)]
     changes = []
-    for transaction in fed:
-        if transaction is not None:
-            assert transaction.end_lsn > transaction.commit_lsn
-            with transaction:
-                changes += [(transaction.origin, change) for change in transaction.changes]
+    for transaction in transactions(assembler, peeked(worked)):
+        assert transaction.end_lsn > transaction.commit_lsn
+        with transaction:
+            changes += [(transaction.origin, change) for change in row_changes(transaction)]
     assert not assembler.in_transaction
     told = [(change.op, change.relation.name, change.old_is_key, change.old, change.new) for _, change in changes]
     x, y = "x" * 9000, "y" * 9000
@@ -245,8 +244,8 @@ def test_a_real_hostile_table(connection, tmp_path):
     ((oid,),) = connection.execute("SELECT %s::regclass::oid::int8", [names[1].as_string()]).fetchall()
     (relation,) = [each for each in load_relations(connection, ["*.*"]) if each.oid == oid]
     assembler = Assembler(lambda _: relation, spill_directory=tmp_path, spill_bytes=10_000)
-    (transaction,) = [done for payload in peeked(connection) if (done := assembler.feed(payload))]
-    (change,) = transaction.changes
+    (transaction,) = transactions(assembler, peeked(connection))
+    (change,) = row_changes(transaction)
     (record,) = TableEncoder("shop", "db", relation, 2).change_records(change, transaction.origin, 1, 0)
     assert json.loads(record.key) == {column: "{}"}
     assert json.loads(record.value)["source"]["table"] == table

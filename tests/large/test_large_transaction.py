@@ -21,6 +21,9 @@ def test_a_transaction_of_two_gigabytes(
     source: Settings, admin: Any, kafka: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_small_work_memory(source, admin)
+    # While it is open the slot keeps all that is written: more than a test's server is set to keep.
+    admin.execute("ALTER SYSTEM SET max_slot_wal_keep_size = -1")
+    admin.execute("SELECT pg_reload_conf()")
     settings = source.model_copy(update={"kafka": Kafka(bootstrap=kafka.address, partitions=2)})
     figures = run_large_transaction(settings, tmp_path, MEGABYTES)
     with capsys.disabled():

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from cdc.assembler import Assembler
 from cdc.changes import UNCHANGED
 from cdc.errors import OperatorError, ProtocolError
+from cdc.transaction import Transaction
 from tests.support import frames
+from tests.support.assembling import row_changes, transactions
 
 NARROW = frames.table("t", [("id", 23), ("name", 25)])
 WIDE = frames.table("t", [("id", 23), ("name", 25), ("more", 25)])
@@ -49,12 +51,9 @@ def resolve(message):
 
 def assembled(payloads, spill_bytes, directory):
     assembler = Assembler(resolve, spill_directory=Path(directory), spill_bytes=spill_bytes)
-    transaction = None
-    for payload in [frames.begin(100), *payloads, frames.commit(100)]:
-        assert transaction is None
-        transaction = assembler.feed(payload)
+    (transaction,) = transactions(assembler, [frames.begin(100), *payloads, frames.commit(100)])
     with transaction:
-        return list(transaction.changes), transaction.is_spilled
+        return row_changes(transaction), transaction.is_spilled
 
 
 @settings(max_examples=settings().max_examples // 3)
@@ -93,6 +92,6 @@ def test_garbage_is_refused_and_nothing_else(payloads):
     with suppress(ProtocolError, OperatorError):
         for payload in payloads:
             transaction = assembler.feed(payload)
-            if transaction is not None:
+            if isinstance(transaction, Transaction):
                 assert transaction.end_lsn > transaction.commit_lsn
-                assert all(change.relation == NARROW for change in transaction.changes)
+                assert all(change.relation == NARROW for change in row_changes(transaction))

@@ -33,7 +33,7 @@ progresses = st.builds(
     ends=ends,
     system_id=texts,
     snapshot=st.none() | st.dictionaries(texts, counts, max_size=3),
-    part=st.none() | st.builds(Part, lsns, counts),
+    part=st.none() | st.builds(Part, lsns, counts, counts),
 )
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | texts,

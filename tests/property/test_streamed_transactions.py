@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from cdc.assembler import Assembler
 from tests.support import frames
+from tests.support.assembling import row_changes
+from tests.support.assembling import transactions as assembled
 
 TABLES = [frames.table("t", [("id", 23), ("name", 25)]), frames.table("t", [("id", 23), ("name", 25), ("more", 25)])]
 OID = TABLES[0].oid
@@ -105,8 +107,9 @@ def test_what_commits_is_what_stayed(bodies, data, spill_bytes):
             feed_one(assembler, streams[top])
             if not streams[top]:
                 del streams[top]
-                with assembler.feed(frames.stream_commit(top, next(lsns))) as done:
-                    found = [(change.new[0], len(change.relation.columns)) for change in done.changes]
+                (done,) = assembled(assembler, [frames.stream_commit(top, next(lsns))])
+                with done:
+                    found = [(change.new[0], len(change.relation.columns)) for change in row_changes(done)]
                 assert found == due[top]
 
 

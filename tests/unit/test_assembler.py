@@ -10,6 +10,7 @@ from cdc.assembler import Assembler
 from cdc.changes import UNCHANGED, Change, Op, Origin
 from cdc.errors import OperatorError, ProtocolError
 from cdc.frames import POSTGRES_EPOCH_US
+from cdc.pgoutput import LogicalMessage
 from tests.support import frames
 
 ACCOUNTS = frames.table("accounts")
@@ -59,7 +60,7 @@ def test_a_transaction_has_its_changes_in_order(assembler):
         frames.type_(1, "public", "mood"),
         relation(ORDERS),
         frames.update(ORDERS.oid, ["1", "2", UNCHANGED], ["1", "2", "x"]),
-        frames.logical_message("p", b"ignored"),
+        frames.logical_message("p", b"said", 90),
         frames.update(ACCOUNTS.oid, ["2", None], ["1", None], old_is_key=True),
         frames.delete(ACCOUNTS.oid, ["2", None]),
         frames.truncate([ACCOUNTS.oid, ORDERS.oid]),
@@ -71,6 +72,7 @@ def test_a_transaction_has_its_changes_in_order(assembler):
     assert list(transaction.changes) == [
         Change(Op.CREATE, ACCOUNTS, None, ("1", "a")),
         Change(Op.UPDATE, ORDERS, ("1", "2", "x"), ("1", "2", UNCHANGED)),
+        LogicalMessage(True, 90, "p", b"said"),
         Change(Op.UPDATE, ACCOUNTS, ("1", None), ("2", None), old_is_key=True),
         Change(Op.DELETE, ACCOUNTS, ("2", None), None, old_is_key=True),
         Change(Op.TRUNCATE, ACCOUNTS, None, None),
@@ -114,6 +116,15 @@ def test_each_change_has_the_relation_that_held_when_it_was_made(assembler, cata
     )
     assert [change.relation for change in second.changes] == [ACCOUNTS, wider]
     assert [change.relation for change in first.changes] == [ACCOUNTS]
+
+
+def test_a_message_outside_belongs_to_no_transaction(assembler):
+    loose = frames.logical_message("p", b"loose", 90, transactional=False)
+    assert feed(assembler, loose) == LogicalMessage(False, 90, "p", b"loose")
+    with pytest.raises(ProtocolError):
+        assembler.feed(frames.logical_message("p", b"", 90))
+    with feed(assembler, frames.begin(100), loose, frames.commit(100)) as done, pytest.raises(ProtocolError):
+        list(done.changes)
 
 
 def test_a_transaction_of_relations_alone_has_no_changes(assembler):

@@ -16,11 +16,13 @@ from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polle
 from cdc.errors import ProtocolError
 from cdc.frames import POSTGRES_EPOCH_US
 from cdc.machine import CaptureMachine, Limits
+from cdc.pgoutput import LogicalMessage
 from cdc.progress import Kind, Part, Progress, checksum
 from tests.support import frames
 
 TABLE = frames.table()
 TOPIC = "shop.public.accounts"
+MESSAGES = "shop._messages"
 START = Progress(4, Kind.STREAM, 50, 100, 9, 0, 0, {TOPIC: (7, 3)}, "7000")
 LIMITS = Limits(flush_interval_s=1.0, idle_interval_s=5.0, part_records_max=3, batch_records_max=6, chunk_records=2)
 
@@ -37,13 +39,18 @@ class Encoder:
         return [Record(TOPIC, image.partition, image.key, f"{origin.commit_lsn}".encode()) for image in images]
 
 
+def message_record(message: LogicalMessage, origin: Origin | None, ordinal: int | None, ts_ms: int) -> Record:
+    commit_lsn = origin.commit_lsn if origin is not None else None
+    return Record(MESSAGES, 0, b"k", f"{message.lsn}:{commit_lsn}:{ordinal}:{ts_ms}".encode())
+
+
 class Driven:
     """A machine with its newest effect; `see` sends frames and goes on to the next Poll."""
 
     def __init__(self, start: Progress = START, limits: Limits = LIMITS, announced: bool = True) -> None:
         assembler = Assembler(lambda _: TABLE, spill_directory=Path("unused"), spill_bytes=1 << 30)
         known = {TABLE.oid: TABLE} if announced else {}
-        machine = CaptureMachine(start, assembler, lambda _: Encoder(), known, limits)
+        machine = CaptureMachine(start, assembler, lambda _: Encoder(), known, limits, message_record)
         self._effects: Generator[Effect, Any, Any] = machine.run()
         self._answer: Any = None
         self.now_s = 0.0
@@ -192,6 +199,48 @@ def test_a_part_ends_after_so_many_rows_read_from_the_source():
     effects = driven.see(*sent) + driven.see()
 
     assert [(p.kind, p.part) for p in commits(effects)] == [(Kind.PART, Part(120, 2)), (Kind.STREAM, None)]
+
+
+class TestMessages:
+    """What pg_logical_emit_message wrote."""
+
+    LOOSE = frames.logical_message("p", b"", 150, transactional=False)
+
+    @staticmethod
+    def transaction(*lsns: int) -> list[bytes]:
+        described = frames.relation(frames.relation_message(TABLE))
+        row = frames.insert(TABLE.oid, ("1", "x"))
+        messages = [frames.logical_message("p", b"", lsn) for lsn in lsns]
+        return framed(frames.begin(120), described, row, *messages, row, frames.commit(120, 130))
+
+    def test_one_in_a_transaction_stands_before_the_change_that_follows(self):
+        assert values(Driven().see(*self.transaction(110))) == ["120:1:77", "110:120:3:77", "120:3:77"]
+
+    def test_one_by_itself_is_told_once_and_is_a_boundary(self):
+        driven = Driven()
+
+        effects = driven.see(*framed(self.LOOSE))
+
+        assert values(effects) == ["150:None:None:77"]
+        assert [(p.kind, p.lsn) for p in commits(effects)] == [(Kind.STREAM, 150)]
+        assert commits(driven.see(*framed(self.LOOSE), after_s=60)) == []
+        assert values(Driven(replace(START, lsn=149)).see(*framed(self.LOOSE))) == ["150:None:None:77"]
+
+    def test_a_part_counts_them(self):
+        driven = Driven(limits=replace(LIMITS, part_records_max=2))
+
+        effects = driven.see(*self.transaction(110, 111)) + driven.see()
+
+        assert [p.part for p in commits(effects)] == [Part(120, 1, 1), None]
+        rest = Driven(replace(START, kind=Kind.PART, part=Part(120, 1, 1))).see(*self.transaction(110, 111))
+        assert values(rest) == ["111:120:3:77", "120:3:77"]
+
+    def test_one_before_the_rest_of_a_transaction_makes_no_boundary(self):
+        start = replace(START, kind=Kind.PART, part=Part(200, 1))
+
+        [progress] = commits(Driven(start).see(*framed(self.LOOSE)))
+
+        assert (progress.kind, progress.part, progress.lsn) == (Kind.PART, Part(200, 1), 150)
 
 
 class TestAfterAPart:

@@ -43,8 +43,11 @@ def test_pipeline_topics_have_two_parts():
         names.control_topic("shop"),
         names.snapshots_topic("shop"),
         names.dead_letter_topic("shop"),
+        names.message_topic("shop"),
     }
-    assert topics == {"shop._progress", "shop._schema", "shop._control", "shop._snapshots", "shop._dead"}
+    assert topics == {
+        f"shop.{name}" for name in ("_progress", "_schema", "_control", "_snapshots", "_dead", "_messages")
+    }
 
 
 def test_index_names():

@@ -30,10 +30,14 @@ def test_the_documented_form():
 
 
 def test_a_part_says_what_it_is_a_part_of():
-    part = Progress(43, Kind.PART, 0x2B, 0x2B, 5, 17, 99, {}, "7000", part=Part(0x30, 12))
+    part = Progress(43, Kind.PART, 0x2B, 0x2B, 5, 17, 99, {}, "7000", part=Part(0x30, 12, 3))
 
-    assert json.loads(part.to_bytes())["part"] == {"commit_lsn": "0/30", "changes": 12}
+    assert json.loads(part.to_bytes())["part"] == {"commit_lsn": "0/30", "changes": 12, "messages": 3}
     assert Progress.from_bytes(part.to_bytes()) == part
+
+
+def test_a_part_from_before_messages_were_published():
+    assert Part.of({"commit_lsn": "0/30", "changes": 12}) == Part(0x30, 12, 0)
 
 
 def test_what_follows_a_recovery_says_so():

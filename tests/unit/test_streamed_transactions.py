@@ -6,8 +6,9 @@ import pytest
 
 from cdc.assembler import Assembler
 from cdc.changes import Origin
-from cdc.errors import ProtocolError
+from cdc.errors import ProtocolError, TransientError
 from cdc.frames import POSTGRES_EPOCH_US
+from cdc.open_transaction import UNPLACED_CODE
 from cdc.subtransactions import Subtransactions
 from tests.support import frames
 
@@ -126,6 +127,32 @@ def test_transactions_in_pieces_do_not_mix(assembler):
         frames.stream_commit(500, 200),
     )
     assert [ids(transaction) for transaction in done] == [[], [1, 3]]
+
+
+SAID = frames.logical_message("p", b"said", 90)
+
+
+def test_messages_among_the_rows_of_pieces(assembler):
+    (done,) = feed(
+        assembler,
+        *piece(500, (500, relation()), (500, SAID), (500, row(1)), (501, row(2)), is_first=True),
+        # Behind the savepoint's first row: it goes with it, whatever xid it has.
+        *piece(500, (500, SAID), (501, row(3))),
+        frames.stream_abort(500, 501),
+        *piece(500, (500, row(4)), (500, SAID)),
+        frames.stream_commit(500, 100),
+    )
+    kinds = [type(change).__name__ for change in done.changes]
+    assert kinds == ["LogicalMessage", "Change", "Change", "LogicalMessage"]
+
+
+@pytest.mark.parametrize("rows", [[(501, row(2))], []], ids=["before its first row", "alone"])
+def test_a_message_that_may_be_rolled_back_ends_the_session(assembler, rows):
+    feed(assembler, *piece(500, (500, relation()), (500, row(1)), (500, SAID), *rows, is_first=True))
+    with pytest.raises(TransientError) as raised:
+        assembler.feed(frames.stream_abort(500, 501))
+    assert raised.value.code == UNPLACED_CODE
+    assembler.close()
 
 
 def test_the_catalogue_is_asked_after_the_commit_and_once(assembler, catalogue):
