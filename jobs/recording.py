@@ -21,7 +21,7 @@ def recorded(sinks: Mapping[Target, Sink], positions: Mapping[Target, Position])
     for target, position in positions.items():
         sink = sinks[target]
         if isinstance(sink, DeltaSink):
-            version, generation = sink.version()
+            version, generation = sink.held_version()
             offsets = position.offsets
             rows.append(LedgerRow(sink.folder, version, generation, position.lsn, position.source_ts_us, offsets))
     return rows

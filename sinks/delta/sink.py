@@ -51,7 +51,14 @@ class DeltaSink:
         return state.stamp.position if state is not None and self._is_ours(state) and state.stamp else None
 
     def version(self) -> tuple[int, int]:
-        """The version and generation that this process located or wrote, for the ledger."""
+        """The table's version and generation now."""
+        state = self._state()
+        if state is None or state.stamp is None:
+            raise lost("Delta", self._spec.name)
+        return state.version, state.stamp.generation
+
+    def held_version(self) -> tuple[int, int]:
+        """The same, but only as this process located or wrote it: for the ledger."""
         state = self._state()
         if state is None or state.stamp is None:
             raise lost("Delta", self._spec.name)
@@ -133,8 +140,11 @@ class DeltaSink:
         return Commit(frame.sparkSession, self._path, stamp, self._app, turn)
 
     def _require_made(self, commit: Commit) -> None:
-        """Spark passes over a turn that somebody else has taken, without a word."""
+        """Spark passes over a turn that somebody else has taken, without a word; delta-rs commits no batch in vain."""
         state = self._state()
+        if state is not None and state.turn < commit.turn:
+            self._located.require(_known(state))
+            return
         if state is None or (state.turn, state.stamp) != (commit.turn, commit.stamp):
             raise overtaken("Delta", self._spec.name)
         self._located.take(_known(state))

@@ -150,6 +150,23 @@ def test_an_empty_batch_makes_no_commit(sink, frame, way):
     assert sink.position() == at(100)
 
 
+def test_a_batch_that_changes_nothing_is_no_rival(sink, frame, way):
+    sink.write(frame((DELETE, (77,)), (DELETE, (78,))), at(200))
+    assert sink.held_version() == sink.version()
+    sink.write(frame((DELETE, (77,)), (UPSERT, (1, "changed", None))), at(300))
+    assert sink.position() == at(300)
+    assert rows(sink)[1] == (1, "changed", None)
+
+
+def test_looking_at_a_table_that_another_process_writes_is_no_conflict(sink, frame, make):
+    reader = make()
+    assert reader.position() == at(100)
+    sink.write(frame((DELETE, (1,))), at(200))
+    assert reader.version() == sink.version()
+    with pytest.raises(TransientError):
+        reader.held_version()
+
+
 def test_the_ledger_may_vouch_for_the_version_that_is_there(sink, frame):
     from jobs.ledger import LedgerRow
 
