@@ -32,7 +32,6 @@ CHUNKS: Final = (
     ),
     broken("a truncate voids a chunk that does not see it", WINDOW, "current", "if TRUNCATE_KEY in stale", "if False"),
     broken("read again where too much changed", WINDOW, "current", "self._beyond is not None", "False"),
-    broken("know what was not kept", WINDOW, "_keep", "newest(xid, self._beyond)", "self._beyond"),
     broken("forget only what all see", WINDOW, "forget_seen", "if not self._seen(changed.xid)", "if False"),
     broken(
         "forget nothing that a chunk at hand does not see",

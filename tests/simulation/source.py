@@ -131,7 +131,7 @@ class Source:
         }.values():
             now[relation.oid] = {key: values(relation, row) for key, row in self.rows[relation.oid].items()}
         self.states.append(now)
-        if rng.random() < 0.25 and not any(record.op == "t" for due in transaction.changes for _, _, record in due):
+        if rng.random() < 0.5 and not any(record.op == "t" for due in transaction.changes for _, _, record in due):
             self._world.saw("committed, not visible yet")
             self._hidden[xid] = _overwritten(before, self.rows)
         self._world.note(

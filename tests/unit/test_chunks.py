@@ -115,6 +115,15 @@ def test_beyond_the_limit_a_chunk_must_see_everything():
     assert kept(window, chunk(sees=Visibility(31, 40, frozenset()))) == [b"1", b"2"]
 
 
+def test_of_what_was_not_kept_the_youngest_counts():
+    window = watching(keys_max=0)
+    for xid in (30, 40, 35):
+        window.remember(xid, changed(b"1"))
+
+    assert kept(window, chunk(sees=Visibility(40, 50, frozenset({40})))) is None
+    assert kept(window, chunk(sees=Visibility(41, 50, frozenset()))) == [b"1", b"2", b"3"]
+
+
 def test_what_every_reader_sees_is_forgotten_and_not_remembered_again():
     window = watching(keys_max=1)
     window.remember(30, changed(b"1"))
