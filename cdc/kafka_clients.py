@@ -5,16 +5,19 @@ In: settings.Kafka. Out: configured confluent-kafka clients; every KafkaExceptio
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
+from cdc.changes import Record
 from cdc.errors import CdcError, ConfigError, OperatorError, RecordError, TransientError
 from cdc.log import get
 from cdc.settings import Kafka
@@ -74,6 +77,8 @@ def consumer(kafka: Kafka, purpose: str, **options: Any) -> Consumer:
         "auto.offset.reset": "error",
         "fetch.wait.max.ms": 50,
         "check.crcs": True,
+        # The default is below what a record may have.
+        "receive.message.max.bytes": 1_200_000_000,
     }
     return _made(Consumer, {**client_config(kafka, purpose), **reading, **options}, kafka)
 
@@ -117,6 +122,27 @@ def translated(doing: str) -> Iterator[None]:
         raise translate(error.args[0], doing) from error
     except BufferError as error:
         raise TransientError(f"{doing}: the producer's queue is full", "the broker is slow or away") from error
+
+
+def refused_record(error: Any, record: Record) -> CdcError:
+    """What became of one record: its table and its key's columns are named, never a value."""
+    key = f"key ({_columns(record.key)}), sha256 of the key {sha256(record.key).hexdigest()[:16]}"
+    what = f"a record of {len(record.value or b'')} bytes for {record.topic}, {key}"
+    code = error.code() if isinstance(error, KafkaError) else None
+    if code == KafkaError._MSG_TIMED_OUT:
+        return TransientError(
+            f"Kafka did not take {what}",
+            "is Kafka up? a broker whose socket.request.max.bytes is smaller cuts the connection without a word",
+            code="KAFKA_UNAVAILABLE",
+        )
+    return translate(error, f"producing {what}")
+
+
+def _columns(key: bytes) -> str:
+    try:
+        return ", ".join(json.loads(key))
+    except ValueError:
+        return "unknown"
 
 
 def translate(error: Any, doing: str) -> CdcError:

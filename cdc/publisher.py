@@ -7,6 +7,7 @@ Keeps true: only one producer of a pipeline can commit, older ones are fenced; `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message
@@ -14,8 +15,8 @@ from confluent_kafka import KafkaError, Message
 from cdc import metrics
 from cdc.changes import Record
 from cdc.compiled import send_plain
-from cdc.errors import TransientError
-from cdc.kafka_clients import producer, translate, translated
+from cdc.errors import CdcError, TransientError
+from cdc.kafka_clients import producer, refused_record, translate, translated
 from cdc.names import progress_topic, schema_topic
 from cdc.progress import PROGRESS_KEY, Progress
 from cdc.settings import Kafka
@@ -29,6 +30,10 @@ _QUEUE_KB_MAX: Final = 2_000_000
 _HELD_BYTES_MAX: Final = 64 << 20
 """What is handed to librdkafka before its delivery is waited for, but for one record."""
 _POLL_S: Final = 0.1
+_LARGE_BYTES: Final = 512 << 10
+"""From here on a broker with the usual limits may refuse a record."""
+
+Landed = Callable[[KafkaError | None, Message], None]
 
 
 class Publisher:
@@ -41,6 +46,7 @@ class Publisher:
         self._alive = alive
         self._open = False
         self._error: KafkaError | None = None
+        self._refused: CdcError | None = None
         self._first: dict[tuple[str, int], int] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._held_bytes = 0
@@ -129,11 +135,13 @@ class Publisher:
         slot = (record.topic, record.partition)
         count = self._counts.get(slot, 0)
         headers = [(POSITION_HEADER, record.position)] if record.position is not None else None
-        self._held_bytes += len(record.value or b"")
+        length = len(record.value or b"")
+        self._held_bytes += length
         if self._held_bytes > _HELD_BYTES_MAX:
             self._flush()
-            self._held_bytes = len(record.value or b"")
-        self._send(record, headers, self._landed if count == 0 else None)
+            self._held_bytes = length
+        landed = self._landed if count == 0 else None
+        self._send(record, headers, landed if length < _LARGE_BYTES else partial(self._large_landed, record, landed))
         self._counts[slot] = count + 1
 
     def _send(self, record: Record, headers: Any, landed: Any) -> None:
@@ -146,7 +154,7 @@ class Publisher:
                 self._wait()
             except Exception as error:
                 cause = error.args[0] if error.args else error
-                raise translate(cause, f"producing to {record.topic}") from error
+                raise refused_record(cause, record) from error
             else:
                 return
 
@@ -160,18 +168,29 @@ class Publisher:
         assert offset is not None
         self._first[topic, partition] = offset
 
+    def _large_landed(self, record: Record, landed: Landed | None, error: KafkaError | None, message: Message) -> None:
+        """Of a large record its own fate is asked for: others are refused with their transaction."""
+        if error is not None and self._refused is None:
+            self._refused = refused_record(error, record)
+        if landed is not None:
+            landed(error, message)
+
+    def _require_no_error(self) -> None:
+        if self._refused is not None:
+            raise self._refused
+        if self._error is not None:
+            raise translate(self._error, "producing to Kafka")
+
     def _flush(self) -> None:
         while self._producer.flush(_POLL_S):
             self._wait()
-        if self._error is not None:
-            raise translate(self._error, "producing to Kafka")
+        self._require_no_error()
         self._held_bytes = 0
         missing = self._counts.keys() - self._first.keys()
         if missing:
             raise TransientError("Kafka did not acknowledge every record", "capture starts again by itself")
 
     def _wait(self) -> None:
-        if self._error is not None:
-            raise translate(self._error, "producing to Kafka")
+        self._require_no_error()
         self._alive()
         self._producer.poll(_POLL_S)

@@ -47,14 +47,21 @@ def look_at_broker(settings: Settings, relations: Sequence[Relation]) -> list[Fi
             for relation in relations
         ),
     ]
+    largest = max(int(plan.config.get("max.message.bytes", 0)) for plan in plans)
     wrong = [
         *_existing(admin, [plan for plan in plans if plan.name in existing], existing),
         *_missing(admin, [plan for plan in plans if plan.name not in existing], settings.kafka),
-        *_requests(admin, next(iter(metadata.brokers)), plans),
+        *_requests(_request_bytes_max(admin, next(iter(metadata.brokers))), largest),
         *_transactions(settings),
     ]
     there = sum(plan.name in existing for plan in plans)
-    return wrong or [ok("KAFKA", f"Kafka has {len(metadata.brokers)} broker(s), {there} of {len(plans)} topics")]
+    return wrong or [
+        ok(
+            "KAFKA",
+            f"Kafka has {len(metadata.brokers)} broker(s), {there} of {len(plans)} topics, "
+            f"and takes rows of up to {largest >> 20} MiB",
+        )
+    ]
 
 
 def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[str, int]) -> Iterator[Finding]:
@@ -92,7 +99,7 @@ def _forbidden(topic: str, operations: str) -> Finding:
 
 
 def _settings(plan: TopicPlan, actual: dict[str, str]) -> Iterator[Finding]:
-    differing = {name: value for name, value in plan.config.items() if actual.get(name) != value}
+    differing = {name: value for name, value in plan.config.items() if not _serves(name, actual.get(name), value)}
     if not differing:
         return
     wanted = ",".join(f"{name}={value}" for name, value in differing.items())
@@ -103,6 +110,13 @@ def _settings(plan: TopicPlan, actual: dict[str, str]) -> Iterator[Finding]:
         yield critical("TOPIC_SETTINGS", message, remedy)
     else:
         yield warning("TOPIC_SETTINGS", f"topic {plan.name} has other settings: {', '.join(differing)}", remedy)
+
+
+def _serves(name: str, actual: str | None, wanted: str) -> bool:
+    """Whoever has larger rows lets a topic take larger records."""
+    if name == "max.message.bytes" and actual is not None:
+        return int(actual) >= int(wanted)
+    return actual == wanted
 
 
 def _missing(admin: AdminClient, plans: Sequence[TopicPlan], kafka: Kafka) -> Iterator[Finding]:
@@ -140,18 +154,22 @@ def _refused(topic: str, error: KafkaError, kafka: Kafka) -> Finding:
     return of_error(translate(error, "creating the pipeline's topics"))
 
 
-def _requests(admin: AdminClient, broker: int, plans: Sequence[TopicPlan]) -> Iterator[Finding]:
+def _request_bytes_max(admin: AdminClient, broker: int) -> int | None:
+    """The largest request that the broker takes; not everybody may read a broker's settings, and nobody needs to."""
     resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
     try:
         entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
     except KafkaException:
-        return  # not everybody may read a broker's settings, and nobody needs to
-    largest = max(int(plan.config.get("max.message.bytes", 0)) for plan in plans)
+        return None
     accepted = entries.get("socket.request.max.bytes")
-    if accepted is not None and int(accepted.value) < largest + _REQUEST_OVERHEAD:
+    return int(accepted.value) if accepted is not None else None
+
+
+def _requests(accepted: int | None, largest: int) -> Iterator[Finding]:
+    if accepted is not None and accepted < largest + _REQUEST_OVERHEAD:
         yield warning(
             "REQUEST_SIZE",
-            f"the broker takes requests of {accepted.value} bytes, the topics records of {largest}",
+            f"the broker takes requests of {accepted} bytes, the topics records of {largest}",
             f"set socket.request.max.bytes to {2 * largest} on the brokers, or keep rows smaller than that",
         )
 
