@@ -78,6 +78,11 @@ fuzz: $(READY) ## RUNS inputs for the decoders, guided by coverage (Linux, macOS
 corpus: $(READY) ## record what each Postgres version sends, into tests/corpus
 	@$(BIN)/python -m tests.support.record_corpus
 
+bench-capture: $(READY) ## capture side by side with Debezium, about half an hour on a quiet machine
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/requirements/bench.txt
+	@$(BIN)/python -m bench.capture
+	@$(BIN)/python -m bench.plot
+
 check: format lint types imports test test-versions ## what CI runs
 
 format: $(READY)
