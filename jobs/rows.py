@@ -111,12 +111,12 @@ def _value(text: Column, column: ColumnInfo, table: TableInfo) -> Column:
     kind = delta_type(column)
     if kind == "string":
         return array_text(column.base_oid)(text) if column.base_oid in ELEMENT_OF else text
-    value = _parsed(text, kind)
+    value = parsed(text, kind)
     unfit = _raise(UNFIT, table, column=column.name, type=column.type).cast(kind)
     return F.when(text.isNotNull() & value.isNull(), unfit).otherwise(value)
 
 
-def _parsed(text: Column, kind: str) -> Column:
+def parsed(text: Column, kind: str) -> Column:
     """Null where the text is no value of the type."""
     if kind == "binary":
         return F.try_to_binary(text, F.lit("base64"))

@@ -1,4 +1,4 @@
-"""Every type of Postgres, through snapshot, stream and topic: what comes back is the text that Postgres prints.
+"""Every type of Postgres, through capture, topic and Delta, by the driver and by Spark: the text that Postgres prints.
 
 The values are those of tests/support/type_corpus.py, as columns and as arrays of several shapes.
 """
@@ -14,15 +14,24 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from pyspark.sql import DataFrame, SparkSession
 
+import jobs.changes
 from cdc.check.fix import fix
 from cdc.postgres import SESSION
 from cdc.settings import Delta, Kafka, Settings
 from cdc.stack.server import Endpoint
 from cdc.values import decode_json, encoder
+from jobs.changes import read_changes
+from jobs.declare import mirror_spec
 from jobs.native_rows import Last, Unusual, arrow_rows
 from jobs.pipeline import captured_tables
+from jobs.prove.render import renderer
+from jobs.rows import parsed
 from jobs.tables import ColumnInfo, TableInfo
+from jobs.typemap import delta_type
+from sinks.delta import DeltaSink
+from sinks.protocol import Position
 from tests.support.capturing import insert_lsn, running_capture, table_messages
 from tests.support.postgres_version import MAJOR
 from tests.support.servers import PostgresServer, fresh_database
@@ -113,7 +122,11 @@ def captured(postgres: PostgresServer, kafka: Endpoint, tmp_path_factory: pytest
             captured_tables(settings)["public", "corpus"],
             printed,
             {str(json.loads(message.key())["id"]): after_of(message.value().decode()) for message in messages},
-            tuple(sum(message.partition() == at for message in messages) for at in range(settings.kafka.partitions)),
+            # Not the count: a transaction's end takes an offset too.
+            tuple(
+                max(message.offset() for message in messages if message.partition() == at) + 1
+                for at in range(settings.kafka.partitions)
+            ),
         )
 
 
@@ -156,6 +169,33 @@ def test_arrays_of_built_in_types_are_json_arrays(captured: Captured) -> None:
     assert written["jsonpath[]"][-1] is None
 
 
+@pytest.mark.parametrize("way", ["driver", "spark"])
+def test_delta_holds_what_postgres_prints(
+    captured: Captured, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "spark":
+        monkeypatch.setattr(jobs.changes, "RECORDS_MAX", -1)
+    offsets = ((0,) * len(captured.ends), captured.ends)
+    changes = read_changes(spark, captured.table, captured.settings.kafka, offsets, (0, 2**62))
+    assert (changes.held is changes.frame) == (way == "driver")
+    stored = written_and_read(captured, changes.frame, f"by_{way}")
+    changes.release()
+    renderers = [renderer(column.base_oid, column.type_mod) for column in captured.table.columns]
+    rows = [tuple(render(value) for render, value in zip(renderers, row, strict=True)) for row in stored]
+    assert len(rows) == len(captured.printed)
+    for row in rows:
+        assert row[0] is not None
+        for column, ours, theirs in zip(captured.table.columns, row, captured.printed[row[0]], strict=True):
+            assert ours == theirs, f"{column.type} in row {row[0]}"
+
+
+def written_and_read(captured: Captured, frame: DataFrame, view: str) -> list[tuple[Any, ...]]:
+    spec = replace(mirror_spec(captured.table), name=view)
+    sink = DeltaSink(captured.settings.delta, captured.settings.pipeline, spec)
+    sink.replace(frame, Position(2**40, 0, {captured.table.topic: captured.ends}))
+    return list(sink.rows())
+
+
 UNFIT = [(case, text) for case in CASES for text in case.unfit]
 
 
@@ -171,6 +211,15 @@ def unfit(captured: Captured, postgres: PostgresServer) -> list[tuple[ColumnInfo
             ((printed,),) = connection.execute(f"SELECT format('%s', '{text}'::{kind})".encode()).fetchall()
             found.append((column, printed))
     return found
+
+
+def test_spark_reads_no_value_that_its_type_cannot_hold(
+    unfit: list[tuple[ColumnInfo, str]], spark: SparkSession
+) -> None:
+    for kind in sorted({delta_type(column) for column, _ in unfit}):
+        texts = [json.loads(encoder(column.base_oid)(text)) for column, text in unfit if delta_type(column) == kind]
+        frame = spark.createDataFrame([(text,) for text in texts], "text string")
+        assert frame.where(parsed(frame["text"], kind).isNotNull()).collect() == [], kind
 
 
 def test_the_driver_leaves_every_such_value_to_spark(unfit: list[tuple[ColumnInfo, str]], captured: Captured) -> None:
