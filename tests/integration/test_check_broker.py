@@ -80,7 +80,7 @@ def test_before_the_first_capture_all_is_right_and_nothing_is_made(settings):
 @pytest.mark.usefixtures("plans")
 def test_topics_made_by_capture_are_right(settings):
     [found] = look_at_broker(settings, [ORDERS])
-    assert found.message == "Kafka has 1 broker(s), 5 of 5 topics"
+    assert found.message == "Kafka has 1 broker(s), 7 of 7 topics, and takes rows of up to 64 MiB"
 
 
 @pytest.mark.usefixtures("plans")
