@@ -59,7 +59,7 @@ def test_seeds_hold_whatever_fails_and_meet_every_fault():
 
 
 @pytest.mark.parametrize("kind", FATAL)
-@pytest.mark.parametrize("seed", [9, 13, 44])
+@pytest.mark.parametrize("seed", [1, 23, 25])
 def test_every_single_place_of_a_fault_is_survived(kind: str, seed: int):
     chances = simulate_one_fault(seed, kind, 0, SHORT).chances
     assert chances > 0
