@@ -147,6 +147,6 @@ def test_everything_at_once(source, kafka, opensearch, valkey):
         }
     )
     found = check(settings, {"search", "cache"})
-    assert {each.level for each in found} == {Level.OK, Level.WARNING}
+    assert {each.level for each in found} == {Level.OK}
     assert {"SERVER", "KAFKA", "SEARCH", "CACHE", "FOLDERS"} <= {each.code for each in found}
     assert {"SEARCH", "CACHE"}.isdisjoint(each.code for each in check(settings, set()))

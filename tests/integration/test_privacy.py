@@ -26,6 +26,7 @@ from tests.support.processes import Command, run_command, write_config
 from tests.support.servers import Database
 from tests.support.source import prepared_source
 from tests.support.spark import SHORT_LIVED
+from tests.support.wait import wait_until
 
 CANARY = "canary-9c41e7"
 """In every value that must not leave."""
@@ -184,6 +185,7 @@ def test_delta_and_files_have_none_either_and_prove_compares_what_was_published(
     config = write_config(settings, private.folder)
     capture = Command(config, ("capture",), private.folder / "capture.log").start()
     try:
+        wait_until(lambda: "streaming" in capture.text(), what="the snapshot")
         for statement in WORK:
             admin.execute(statement)
         admin.execute("INSERT INTO public.users SELECT (public.person(g)).* FROM generate_series(20000, 20200) g")

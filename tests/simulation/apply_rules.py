@@ -43,6 +43,7 @@ APPLY: Final = (
         the_night_passes=0.15,
         records_compacted=0.9,
         apply_killed=0.06,
+        capture_killed=0.05,
     ),
     broken(
         "go on from each sink's own position",
@@ -116,16 +117,6 @@ APPLY: Final = (
         store_request_late=0.1,
     ),
     broken(
-        "give a snapshot's row an older version than what commits at its position",
-        views,
-        "_version",
-        "record.lsn - 1",
-        "record.lsn",
-        store_request_repeated=0.3,
-        apply_killed=0,
-        the_night_passes=0,
-    ),
-    broken(
         "leave a tombstone",
         stores.Stores,
         "put",
@@ -141,6 +132,7 @@ APPLY: Final = (
         " or store.standing != read",
         "",
         store_request_late=0.1,
+        apply_frozen_while_another_takes_over=0.05,
     ),
     broken(
         "write only to the generation that was located",

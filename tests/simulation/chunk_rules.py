@@ -64,7 +64,7 @@ CHUNKS: Final = (
         "self._batch.reached - 1",
         "self._batch.reached",
     ),
-    broken("no boundary before the first reading is done", MACHINE, "_kind", "self._merging.is_initial", "False"),
+    broken("no boundary before the first reading is done", MACHINE, "_whole", "self._merging.is_initial", "False"),
     broken("write down how far tables are", MACHINE, "_next", "backfills=self._merging.backfills", "backfills=()"),
     broken(
         "write down what is done with no row",
