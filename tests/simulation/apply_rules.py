@@ -35,17 +35,6 @@ APPLY: Final = (
         records_compacted=0.9,
     ),
     broken(
-        "tell by the clock what is stale",
-        jobs.batch,
-        "plan",
-        "max(now_us, boundary.source_ts_us)",
-        "boundary.source_ts_us",
-        the_night_passes=0.15,
-        records_compacted=0.9,
-        apply_killed=0.06,
-        capture_killed=0.05,
-    ),
-    broken(
         "go on from each sink's own position",
         applying,
         "apply_machine",
@@ -131,8 +120,7 @@ APPLY: Final = (
         "move",
         " or store.standing != read",
         "",
-        store_request_late=0.1,
-        apply_frozen_while_another_takes_over=0.05,
+        store_request_late=0.3,
     ),
     broken(
         "write only to the generation that was located",
