@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from typing import Any
 
@@ -43,8 +44,12 @@ def test_a_rebuild_cut_off_harms_nothing(pipeline: Pipeline) -> None:
         pipeline.require_equal()
 
 
-def test_lost_stores_are_filled_again(pipeline: Pipeline) -> None:
+def test_lost_stores_are_filled_again_while_nothing_happens(pipeline: Pipeline) -> None:
     settings = pipeline.settings
+    # With capture away nothing moves, so that nobody writes and finds it out by that.
+    pipeline.catch_up()
+    assert pipeline.capture.stop() == 0
+    replaced = pipeline.apply.text().count("view replaced")
     assert settings.cache.password is not None
     client = redis.Redis.from_url(settings.cache.url, password=settings.cache.password.get_secret_value())
     for key in client.scan_iter(f"{settings.pipeline}:paid_orders:*"):
@@ -52,7 +57,11 @@ def test_lost_stores_are_filled_again(pipeline: Pipeline) -> None:
     alias = index_alias(settings.pipeline, "paid_orders")
     (index,) = requests.get(f"{settings.search.url}/_alias/{alias}", timeout=30).json()
     requests.delete(f"{settings.search.url}/{index}", timeout=30).raise_for_status()
-    change(pipeline, "after the loss")
+    shutil.rmtree(f"{settings.delta_root}/paid_orders")
+    wait_until(
+        lambda: pipeline.apply.text().count("view replaced") >= replaced + 3, what="three views replaced", timeout_s=90
+    )
+    pipeline.capture.start()
     pipeline.catch_up()
     pipeline.require_equal()
 
@@ -95,11 +104,11 @@ def test_a_refused_row_is_dead_lettered_without_its_values(pipeline: Pipeline) -
     view.write_text(
         "-- sinks: search\n"
         '-- search.mapping: {"customer": {"type": "integer"}}\n'
-        "SELECT id, customer FROM public.orders WHERE id IN (10, 11, 12)"
+        "SELECT id, customer FROM public.orders WHERE id IN (10, 11, 12) OR id > 5000"
     )
     try:
         change(pipeline, "not a number")
-        pipeline.apply.kill()
+        pipeline.apply.stop()
         pipeline.apply.start()
         topic = f"{pipeline.settings.pipeline}._dead"
         letters = wait_until(lambda: read_topic(pipeline.settings, topic, 1), what="dead letters", timeout_s=120)
@@ -110,12 +119,28 @@ def test_a_refused_row_is_dead_lettered_without_its_values(pipeline: Pipeline) -
         assert "not a number" not in letters[0].value().decode()
         read_back = read_topic(pipeline.settings, first["topic"], 2)
         assert any((m.partition(), m.offset()) == (first["partition"], first["offset"]) for m in read_back)
+        pipeline.catch_up()
+        _refuse_too_many(pipeline)
     finally:
         view.unlink()
-        pipeline.apply.kill()
+        pipeline.apply.stop()
         pipeline.apply.start()
     pipeline.catch_up()
     pipeline.require_equal()
+
+
+def _refuse_too_many(pipeline: Pipeline) -> None:
+    """One more than may be: the sink stops, with what to do."""
+    limit = pipeline.settings.apply.dead_letters_max
+    pipeline.admin.execute(
+        "INSERT INTO public.orders SELECT 5000 + g, 'no number', 1 FROM generate_series(1, %s) g", [limit]
+    )
+    assert pipeline.apply.process is not None
+    assert pipeline.apply.process.wait(120) == 3
+    said = pipeline.apply.text()
+    assert "DEAD_LETTERS" in said
+    assert "apply.dead_letters_max" in said
+    assert "no number" not in said
 
 
 @pytest.mark.parametrize(
