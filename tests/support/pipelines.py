@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,11 +22,13 @@ from cdc.lsn import format_lsn
 from cdc.postgres import connect
 from cdc.settings import Apply, Cache, Delta, Kafka, Search, Settings
 from cdc.stack.server import Endpoint
+from jobs.control import apply_owner
 from tests.support.capturing import insert_lsn
 from tests.support.processes import Command, run_command, write_config
 from tests.support.servers import CANARY, PostgresServer, fresh_database
 from tests.support.source import prepared_source
 from tests.support.spark import SHORT_LIVED
+from tests.support.wait import wait_until
 
 VIEWS = {
     "paid_orders": "-- sinks: delta, search, cache\nSELECT id, customer, amount, at FROM public.orders WHERE paid",
@@ -49,6 +52,13 @@ class Pipeline:
     def start(self) -> None:
         self.capture.start()
         self.apply.start()
+
+    def start_apply(self) -> None:
+        """Until it is the one that applies: before that, commands would find none and apply by themselves."""
+        self.apply.start()
+        assert self.apply.process is not None
+        own = f"{socket.gethostname()}:{self.apply.process.pid}"
+        wait_until(lambda: apply_owner(self.settings) == own, what="apply at work", timeout_s=120)
 
     def run(self, *words: str, timeout_s: float = 300) -> Any:
         return run_command(self.config, *words, timeout_s=timeout_s)
