@@ -63,6 +63,15 @@ class Tables:
     relations: Mapping[int, Relation]
     privacy: Privacy = field(default_factory=Privacy)
 
+    @property
+    def topics(self) -> list[str]:
+        """Of all tables."""
+        return [self.topic(relation) for relation in self.relations.values()]
+
+    def topic(self, relation: Relation) -> str:
+        """The topic that holds a table."""
+        return topic_name(self.pipeline, relation.schema, relation.name)
+
     def encoder(self, relation: Relation) -> TableEncoder:
         """The encoder for a relation's rows; the one place where a column's rule takes effect."""
         treatments = self.privacy.treatments(relation)
@@ -70,9 +79,8 @@ class Tables:
 
     def schema_record(self, relation: Relation, lsn: int) -> SchemaRecord:
         """The schema record for a relation."""
-        topic = topic_name(self.pipeline, relation.schema, relation.name)
         rules = self.privacy.fingerprint(relation.schema, relation.name)
-        return SchemaRecord(lsn, self.privacy.published(relation), topic, self.partitions, rules)
+        return SchemaRecord(lsn, self.privacy.published(relation), self.topic(relation), self.partitions, rules)
 
 
 class Readers(Protocol):

@@ -358,17 +358,11 @@ class CaptureMachine:
         yield Confirm(self.progress.lsn)
 
     def _next(self, kind: Kind, part: Part | None, ends: Ends) -> Progress:
-        previous = self.progress
+        batch = self._batch
         return replace(
-            previous,
-            seq=previous.seq + 1,
-            kind=kind,
-            prev_lsn=previous.lsn,
-            lsn=self._batch.reached,
-            source_ts_us=self._batch.source_ts_us or previous.source_ts_us,
-            records=self._batch.records,
-            checksum=self._batch.checksum,
-            ends=_all_ends(previous.ends, ends),
+            self.progress.successor(kind, batch.records, batch.checksum, ends),
+            lsn=batch.reached,
+            source_ts_us=batch.source_ts_us or self.progress.source_ts_us,
             snapshot=None,
             part=part,
             backfills=self._merging.backfills,
@@ -377,13 +371,3 @@ class CaptureMachine:
 
 def _has_gap(change: Change) -> bool:
     return change.new is not None and UNCHANGED in change.new
-
-
-def _all_ends(before: Mapping[str, tuple[int, ...]], now: Ends) -> dict[str, tuple[int, ...]]:
-    """A topic that was not written to before is that of the messages, which has one partition."""
-    new = {topic: tuple(ends.values()) for topic, ends in now.items() if topic not in before}
-    return {topic: _merged(old, now.get(topic, {})) for topic, old in before.items()} | new
-
-
-def _merged(old: tuple[int, ...], new: Any) -> tuple[int, ...]:
-    return tuple(new.get(partition, end) for partition, end in enumerate(old))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from zlib import crc32
 
@@ -126,6 +126,22 @@ class Progress:
                 error
             )
 
+    def successor(self, kind: Kind, records: int, checksum: int, sealed: Mapping[str, Mapping[int, int]]) -> Progress:
+        """The next record at the same position, after so many records; `sealed` are the ends that they have moved.
+
+        A topic that was not written to before is that of the messages, which has one partition.
+        """
+        new = {topic: tuple(ends.values()) for topic, ends in sealed.items() if topic not in self.ends}
+        return replace(
+            self,
+            seq=self.seq + 1,
+            kind=kind,
+            prev_lsn=self.lsn,
+            records=records,
+            checksum=checksum,
+            ends={topic: _merged(old, sealed.get(topic, {})) for topic, old in self.ends.items()} | new,
+        )
+
     def follows(self, previous: Progress) -> bool:
         """Whether this record is the direct successor of `previous`."""
         return (
@@ -139,6 +155,10 @@ class Progress:
 
 def _grown(before: tuple[int, ...], after: tuple[int, ...] | None) -> bool:
     return after is not None and len(after) == len(before) and all(a >= b for a, b in zip(after, before, strict=True))
+
+
+def _merged(old: tuple[int, ...], new: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(new.get(partition, end) for partition, end in enumerate(old))
 
 
 def _from_body(body: dict[str, Any]) -> Progress:

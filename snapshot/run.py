@@ -16,7 +16,6 @@ from cdc.capture import Tables
 from cdc.changes import Origin, Relation
 from cdc.log import get
 from cdc.lsn import format_lsn
-from cdc.names import topic_name
 from cdc.progress import Kind, Progress, add_checksums, checksum
 from cdc.publisher import Publisher
 from cdc.replication import NewSlot, ReplicationConnection
@@ -119,7 +118,7 @@ class InitialSnapshot:
                 oid=relation.oid,
                 schema=relation.schema,
                 table=relation.name,
-                topic=topic_name(self._tables.pipeline, relation.schema, relation.name),
+                topic=self._tables.topic(relation),
                 initial=True,
                 estimated_rows=self._sizes[relation.oid].rows,
                 started_us=now_us,
@@ -161,26 +160,11 @@ class InitialSnapshot:
         self, previous: Progress, kind: Kind, state: SnapshotProgress, backfills: tuple[Backfill, ...] = ()
     ) -> Progress:
         sealed = self._publisher.seal() if self._records else {}
-        ends = {
-            topic: tuple(sealed.get(topic, {}).get(partition, end) for partition, end in enumerate(old))
-            for topic, old in previous.ends.items()
-        }
         progress = replace(
-            previous,
-            seq=previous.seq + 1,
-            kind=kind,
-            prev_lsn=previous.lsn,
-            records=self._records,
-            checksum=self._checksum,
-            ends=ends,
+            previous.successor(kind, self._records, self._checksum, sealed),
             snapshot=dict(state.read) if kind is Kind.SNAPSHOT else None,
             backfills=backfills,
         )
         self._publisher.commit(progress)
         self._records, self._checksum = 0, 0
         return progress
-
-
-def topics_of(tables: Tables) -> list[str]:
-    """The table topics of a pipeline."""
-    return [topic_name(tables.pipeline, relation.schema, relation.name) for relation in tables.relations.values()]

@@ -21,7 +21,6 @@ from cdc.check.publication import require_publication
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.lineage import Lineage, has_diverged, require_same_database, require_same_history
 from cdc.log import get
-from cdc.names import topic_name
 from cdc.open_transaction import UNPLACED_CODE
 from cdc.postgres import connect
 from cdc.privacy import Privacy
@@ -229,10 +228,7 @@ class CaptureRun:
         sizes: dict[int, TableSize],
     ) -> Progress:
         settings = self.settings
-        plans = [
-            table_topic(topic_name(tables.pipeline, relation.schema, relation.name), tables.partitions)
-            for relation in tables.relations.values()
-        ]
+        plans = [table_topic(topic, tables.partitions) for topic in tables.topics]
         # Dropping and deleting can't be fenced: a process that stood still since it took over asks right before.
         if slot is not None:
             publisher.require_newest()
@@ -262,7 +258,7 @@ class CaptureRun:
             replication.close()
 
     def _require_same_tables(self, progress: Progress, tables: Tables) -> None:
-        wanted = {topic_name(tables.pipeline, r.schema, r.name): r.qualified for r in tables.relations.values()}
+        wanted = {tables.topic(relation): relation.qualified for relation in tables.relations.values()}
         new = sorted(name for topic, name in wanted.items() if topic not in progress.ends)
         if new:
             raise OperatorError(

@@ -18,7 +18,6 @@ from cdc.changes import Origin, Record, Relation
 from cdc.errors import OperatorError
 from cdc.log import get
 from cdc.lsn import format_lsn
-from cdc.names import topic_name
 from cdc.progress import Kind, Progress, add_checksums, checksum
 from cdc.publisher import Publisher
 from cdc.recover.fold import fold_topics
@@ -75,8 +74,7 @@ class Recovery:
 
     def run(self, previous: Progress, slot: SlotState | None, estimated_rows: int) -> Recovered:
         """Fold, take the slot, compare, commit."""
-        topics = [_topic(self._tables, relation) for relation in self._tables.relations.values()]
-        ends = {topic: previous.ends[topic] for topic in topics}
+        ends = {topic: previous.ends[topic] for topic in self._tables.topics}
         state = Recovered(sum(sum(all_ends) for all_ends in ends.values()), estimated_rows)
         held = HeldKeys(self._settings.data / "recover")
         try:
@@ -133,14 +131,9 @@ class Recovery:
             if known is None or known.relation != record.relation:
                 self._publisher.announce(record.key(), record.value())
         progress = replace(
-            previous,
-            seq=previous.seq + 1,
-            kind=Kind.RECOVER,
-            prev_lsn=previous.lsn,
+            previous.successor(Kind.RECOVER, 0, 0, {}),
             lsn=lsn,
             source_ts_us=now_us,
-            records=0,
-            checksum=0,
             snapshot=None,
             part=None,
             recovered_lsn=lsn,
@@ -179,19 +172,7 @@ class Recovery:
 
     def _commit(self, previous: Progress, kind: Kind) -> Progress:
         sealed = self._publisher.seal() if self._records else {}
-        ends = {
-            topic: tuple(sealed.get(topic, {}).get(partition, end) for partition, end in enumerate(old))
-            for topic, old in previous.ends.items()
-        }
-        progress = replace(
-            previous,
-            seq=previous.seq + 1,
-            kind=kind,
-            prev_lsn=previous.lsn,
-            records=self._records,
-            checksum=self._checksum,
-            ends=ends,
-        )
+        progress = previous.successor(kind, self._records, self._checksum, sealed)
         self._publisher.commit(progress)
         self._records, self._checksum, self._committed_s = 0, 0, time.monotonic()
         return progress
@@ -206,10 +187,6 @@ def _different(records: Sequence[Record], held: HeldKeys) -> list[Record]:
         digests = held.take(bucket, [record.key for record in some])
         different += [record for record in some if digests.get(record.key) != image_of(record.key, record.value)]
     return different
-
-
-def _topic(tables: Tables, relation: Relation) -> str:
-    return topic_name(tables.pipeline, relation.schema, relation.name)
 
 
 def _too_early(slot: NewSlot, previous: Progress) -> OperatorError:

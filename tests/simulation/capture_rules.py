@@ -66,7 +66,7 @@ CAPTURE: Final = (
     ),
     broken(
         "keep the ends of what was not touched",
-        cdc.machine,
+        cdc.progress,
         "_merged",
         "new.get(partition, end)",
         "new.get(partition, 0)",

@@ -172,18 +172,8 @@ class CaptureProcess:
         self._publisher.produce(records)
         yield "snapshot rows produced"
         sealed = self._publisher.seal()
-        ends = {
-            topic: tuple(sealed.get(topic, {}).get(number, end) for number, end in enumerate(old))
-            for topic, old in previous.ends.items()
-        }
         progress = replace(
-            previous,
-            seq=previous.seq + 1,
-            kind=kind,
-            prev_lsn=previous.lsn,
-            records=len(records),
-            checksum=add_checksums(0, checksum(records)),
-            ends=ends,
+            previous.successor(kind, len(records), add_checksums(0, checksum(records)), sealed),
             snapshot={} if kind is Kind.SNAPSHOT else None,
             backfills=large,
         )
