@@ -19,7 +19,10 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """One table's reading. `initial`: no view may stand before it is done. `done`: up to this key it is finished."""
+    """One table's reading, up to the key `done` so far.
+
+    `initial`: no view may stand before it is done. `joins`: no view of this table may, the others flow on.
+    """
 
     id: str
     oid: int
@@ -32,6 +35,7 @@ class Backfill:
     rows: int = 0
     estimated_rows: int = 0
     started_us: int = 0
+    joins: bool = False
 
     @property
     def qualified(self) -> str:
@@ -68,6 +72,7 @@ class Backfill:
             "rows": self.rows,
             "estimated_rows": self.estimated_rows,
             "started_us": self.started_us,
+            **({"joins": True} if self.joins else {}),
         }
 
     @staticmethod
@@ -86,6 +91,7 @@ class Backfill:
             rows=int(body["rows"]),
             estimated_rows=int(body["estimated_rows"]),
             started_us=int(body["started_us"]),
+            joins=bool(body.get("joins", False)),
         )
 
 

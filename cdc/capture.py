@@ -7,14 +7,14 @@ from the last committed progress record, so there is no state that a failure cou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 from cdc import compiled
 from cdc.assembler import Assembler
 from cdc.backfill import Backfill, Chunk
-from cdc.changes import Record, Relation
+from cdc.batching import Limits
+from cdc.changes import Change, Record, Relation, Trouble
 from cdc.effects import (
     Announce,
     Commit,
@@ -22,6 +22,7 @@ from cdc.effects import (
     Confirm,
     Effect,
     Finish,
+    Left,
     Poll,
     Polled,
     Produce,
@@ -29,58 +30,32 @@ from cdc.effects import (
     Seal,
     Settle,
 )
-from cdc.envelope import TableEncoder
 from cdc.errors import TransientError
-from cdc.evolution import require_compatible
+from cdc.evolution import unreadable, verdict
 from cdc.log import get
 from cdc.lsn import format_lsn
-from cdc.machine import CaptureMachine, Limits
+from cdc.machine import CaptureMachine
 from cdc.merging import Fed
 from cdc.messages import MessageEncoder
-from cdc.names import topic_name
-from cdc.privacy import Privacy
 from cdc.progress import Progress
 from cdc.publisher import Publisher
 from cdc.relations import SourceCatalogue
 from cdc.replication import ReplicationConnection
-from cdc.schema_log import SchemaRecord
 from cdc.settings import Settings
+from cdc.tables import Tables
 
 _log = get(__name__)
+
+RETRY_S: Final = 60.0
+"""Until what kept a table from being read may be over."""
 
 
 class Stopped(Exception):  # noqa: N818  not an error: the user asked for it
     """Raised inside the loop when capture has been asked to stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """What is captured: relations by oid with the topics' partition count, and which columns must not leave."""
-
-    pipeline: str
-    database: str
-    partitions: int
-    relations: Mapping[int, Relation]
-    privacy: Privacy = field(default_factory=Privacy)
-
-    @property
-    def topics(self) -> list[str]:
-        """Of all tables."""
-        return [self.topic(relation) for relation in self.relations.values()]
-
-    def topic(self, relation: Relation) -> str:
-        """The topic that holds a table."""
-        return topic_name(self.pipeline, relation.schema, relation.name)
-
-    def encoder(self, relation: Relation) -> TableEncoder:
-        """The encoder for a relation's rows; the one place where a column's rule takes effect."""
-        treatments = self.privacy.treatments(relation)
-        return TableEncoder(self.pipeline, self.database, relation, self.partitions, treatments)
-
-    def schema_record(self, relation: Relation, lsn: int) -> SchemaRecord:
-        """The schema record for a relation."""
-        rules = self.privacy.fingerprint(relation.schema, relation.name)
-        return SchemaRecord(lsn, self.privacy.published(relation), self.topic(relation), self.partitions, rules)
+class LookAgain(Exception):  # noqa: N818  not an error: a new session takes care of it
+    """Raised inside the loop when the tables are no longer those that the session began with."""
 
 
 class Readers(Protocol):
@@ -119,13 +94,18 @@ class Streaming:
         readers: Readers,
         stop_requested: Callable[[], bool] = lambda: False,
         before_commit: Callable[[], None] = lambda: None,
+        look_again: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`look_again` says, every now and then, whether the tables are other ones than those given here."""
         self._settings = settings
         self._tables = tables
         self._publisher = publisher
         self._readers = readers
         self._stop_requested = stop_requested
         self._before_commit = before_commit
+        self._look_again = look_again
+        self._must_look = False
+        self._retry_s: float | None = None
         self._announced = {oid: tables.privacy.published(relation) for oid, relation in tables.relations.items()}
         self._catalogue = SourceCatalogue(settings.source, tables.relations.values(), tables.privacy)
         spool = settings.data / "spool"
@@ -141,6 +121,7 @@ class Streaming:
             tables.relations,
             limits_of(settings),
             messages.record if settings.capture.messages else None,
+            tables.stopped,
         )
         self._connection: ReplicationConnection | None = None
 
@@ -193,12 +174,11 @@ class Streaming:
             case Seal():
                 return self._publisher.seal()
             case Commit():
-                self._before_commit()
-                return self._publisher.commit(effect.progress)
+                return self._commit(effect.progress)
             case Confirm():
                 return self._open.confirm(effect.lsn, ask_reply=effect.ask_reply)
             case Complete():
-                return self._catalogue.complete(effect.change)
+                return self._complete(effect)
             case Announce():
                 return self._announce(effect)
             case ReadTable():
@@ -211,9 +191,17 @@ class Streaming:
     def _poll(self, wait_s: float) -> Polled:
         if self._stop_requested():
             raise Stopped
+        if self._look_again() or (self._retry_s is not None and time.monotonic() > self._retry_s):
+            raise LookAgain
         frames, drained = self._open.read(wait_s)
         fed = self._readers.take()
         return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000, fed)
+
+    def _commit(self, progress: Progress) -> None:
+        self._before_commit()
+        self._publisher.commit(progress)
+        if self._must_look:
+            raise LookAgain
 
     def _finish(self, effect: Finish) -> None:
         backfill = effect.backfill
@@ -222,20 +210,61 @@ class Streaming:
             _log.info("table read", table=backfill.qualified, rows=backfill.rows, seconds=seconds)
         else:
             _log.warning("reading table given up", table=backfill.qualified, reason=effect.failure)
+        if backfill.joins:
+            self._joined(effect)
         answer = self._readers.answer(backfill, effect.failure)
         if answer is not None:
             self._publisher.note(answer)
 
-    def _announce(self, effect: Announce) -> None:
-        record = self._tables.schema_record(effect.relation, effect.lsn)
-        before = self._announced.get(effect.relation.oid)
-        if before == record.relation:  # its rules alone set it apart from what the log says
-            return
-        if before is not None:
-            require_compatible(before, record.relation)
-        self._announced[effect.relation.oid] = record.relation
+    def _joined(self, effect: Finish) -> None:
+        """The shape in which its rows are in the topic now; or why they are not, and another attempt after a while."""
+        relation, trouble = self._announced[effect.backfill.oid], None
+        if effect.failure is None:
+            self._must_look = True
+            _log.info("table has joined", table=relation.qualified, lsn=format_lsn(effect.lsn))
+        else:
+            trouble = unreadable(relation, effect.failure)
+            self._retry_s = time.monotonic() + RETRY_S
+        record = self._tables.schema_record(relation, effect.lsn, trouble)
         self._publisher.announce(record.key(), record.value())
-        _log.info("table announced", table=effect.relation.qualified, lsn=format_lsn(effect.lsn))
+
+    def _complete(self, effect: Complete) -> Change | Left | None:
+        found = self._catalogue.complete(effect.change)
+        return self._leave(effect.change.relation, found, effect.lsn) if isinstance(found, Trouble) else found
+
+    def _announce(self, effect: Announce) -> Left | None:
+        relation = effect.relation
+        before = self._announced.get(relation.oid)
+        if before is None:
+            # Published without being configured, or made since this session began.
+            self._must_look = self._must_look or relation.oid not in self._tables.seen
+            return Left(self._tables.topic(relation))
+        record = self._tables.schema_record(relation, effect.lsn)
+        if before == record.relation:  # its rules alone set it apart from what the log says
+            return None
+        found = verdict(before, record.relation)
+        if found.trouble is not None:
+            return self._leave(before, found.trouble, effect.lsn)
+        self._announced[relation.oid] = record.relation
+        if self._is_joining(record.topic):
+            return None  # its rows are not to be seen before it is whole, nor is its shape
+        self._publisher.announce(record.key(), record.value())
+        _log.info("table announced", table=relation.qualified, lsn=format_lsn(effect.lsn))
+        return None
+
+    def _is_joining(self, topic: str) -> bool:
+        stop = self._machine.progress.stopped.get(topic)
+        return stop is not None and stop.is_read
+
+    def _leave(self, relation: Relation, trouble: Trouble, lsn: int) -> Left:
+        """The table stops alone; a new session looks whether it can be read again."""
+        before = self._announced.get(relation.oid, relation)
+        record = self._tables.schema_record(before, lsn, trouble)
+        self._publisher.announce(record.key(), record.value())
+        self._must_look = True
+        at = format_lsn(lsn)
+        _log.warning("table stopped alone", table=before.qualified, lsn=at, code=trouble.code, reason=trouble.message)
+        return Left(record.topic)
 
     @property
     def _open(self) -> ReplicationConnection:

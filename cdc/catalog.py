@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 
-from cdc.changes import Column, Relation
-from cdc.errors import ConfigError
+from cdc.changes import Column, Part, Relation
+from cdc.errors import ConfigError, OperatorError
 from cdc.nearest import suggestion
 from cdc.sqlstate import translated
 from cdc.table_patterns import TablePattern, parse_all, written
@@ -30,7 +30,7 @@ ORDER BY n.nspname, c.relname
 
 # Domains, and arrays of domains, down to the type that says how a value is printed. A domain over a domain has no
 # modifier of its own, so the first one found on the way is the one that counts.
-_COLUMNS = """
+_RESOLVED = """
 WITH RECURSIVE domain(oid, base, mod) AS (
     SELECT oid, typbasetype, typtypmod FROM pg_catalog.pg_type WHERE typtype = 'd'
     UNION ALL
@@ -46,10 +46,15 @@ WITH RECURSIVE domain(oid, base, mod) AS (
     JOIN pg_catalog.pg_type a ON a.oid = p.oid AND a.typarray <> 0
     JOIN pg_catalog.pg_type b ON b.oid = p.base AND b.typarray <> 0
 )
+"""
+_COLUMNS = (
+    _RESOLVED
+    + """
 SELECT c.oid::int8, n.nspname, c.relname, c.relreplident::text, a.attname, a.atttypid::int8,
        CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE coalesce(r.mod, -1) END,
        pg_catalog.format_type(a.atttypid, a.atttypmod), coalesce(r.base, a.atttypid)::int8,
-       coalesce(a.attnum = ANY (i.indkey), false), NOT a.attnotnull
+       coalesce(a.attnum = ANY (i.indkey), false), NOT a.attnotnull, NULL, a.attnum::int4, a.xmin::text::int8,
+       a.atthasmissing
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -58,6 +63,34 @@ LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary AND i.i
 LEFT JOIN resolved r ON r.oid = a.atttypid
 WHERE c.oid = ANY (%(oids)s::oid[])
 ORDER BY n.nspname, c.relname, a.attnum
+"""
+)
+_BASE_TYPES = (
+    _RESOLVED
+    + """
+SELECT t.oid::int8, coalesce(r.base, t.oid)::int8
+FROM pg_catalog.pg_type t LEFT JOIN resolved r ON r.oid = t.oid WHERE t.oid = ANY (%s::oid[])
+"""
+)
+
+# A partition that was made as one got its row type and its columns in the same step of the command that linked it;
+# attaching writes every column anew. What can't be told counts as attached: it may have brought rows.
+_PARTS = """
+WITH RECURSIVE tree(root, oid, attached) AS (
+    SELECT oid, oid, false FROM pg_catalog.pg_class WHERE oid = ANY (%s::oid[])
+    UNION ALL
+    SELECT t.root, c.oid, t.attached OR y.xmin IS DISTINCT FROM i.xmin OR NOT EXISTS (
+        SELECT FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.xmin = y.xmin AND a.cmin = y.cmin)
+    FROM tree t
+    JOIN pg_catalog.pg_class p ON p.oid = t.oid AND p.relkind = 'p'
+    JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid
+    JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+    LEFT JOIN pg_catalog.pg_type y ON y.oid = c.reltype
+)
+SELECT t.root::int8, c.oid::int8, c.relfilenode::int8, coalesce(t.attached, true)
+FROM tree t JOIN pg_catalog.pg_class c ON c.oid = t.oid AND c.relkind = 'r'
+ORDER BY 1, 2
 """
 
 
@@ -98,9 +131,31 @@ def load_relations(
     return _relations(connection, [table.oid for table in match_tables(connection, patterns, exclude)[0]])
 
 
+def require_keys(relations: Iterable[Relation]) -> None:
+    """Refuse tables whose rows can't be told apart."""
+    keyless = [relation.qualified for relation in relations if not relation.key]
+    if keyless:
+        raise OperatorError(
+            f"without a primary key, rows can't be told apart: {', '.join(keyless)}",
+            "add a primary key, or name the table under source.exclude",
+            code="NO_KEY",
+        )
+
+
 def relation_by_oid(connection: psycopg.Connection[Any], oid: int) -> Relation | None:
     """The relation as the catalogue describes it now; None when it is gone."""
-    return next(iter(_relations(connection, [oid])), None)
+    return relations_by_oid(connection, [oid]).get(oid)
+
+
+def relations_by_oid(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, Relation]:
+    """Those of the relations that are still there, as the catalogue describes them now."""
+    return {relation.oid: relation for relation in _relations(connection, list(oids))}
+
+
+def base_types(connection: psycopg.Connection[Any], oids: Iterable[int]) -> dict[int, int]:
+    """Each type and the type that says how its values are printed; types that are gone are missing."""
+    with translated():
+        return dict(connection.execute(_BASE_TYPES, [list(oids)]).fetchall())
 
 
 def match_tables(
@@ -114,6 +169,12 @@ def match_tables(
         _require_match(pattern, kept)
     matched = [table for table in kept if _any(wanted, table)]
     return [table for table in matched if table.unfit is None], [table for table in matched if table.unfit]
+
+
+def is_configured(schema: str, name: str, patterns: Sequence[str], exclude: Sequence[str]) -> bool:
+    """Whether the configuration wants a table of this name."""
+    table = Table(0, schema, name, None)
+    return _any(parse_all(patterns), table) and not _any(parse_all(exclude), table)
 
 
 def all_tables(connection: psycopg.Connection[Any]) -> list[Table]:
@@ -153,15 +214,15 @@ def _relations(connection: psycopg.Connection[Any], oids: list[int]) -> list[Rel
     generated = ["", "s"] if connection.info.server_version >= 180000 else [""]
     with translated():
         rows = connection.execute(_COLUMNS, {"oids": oids, "generated": generated}).fetchall()
+        parts: dict[int, list[Part]] = {}
+        for root, *part in connection.execute(_PARTS, [oids]):
+            parts.setdefault(root, []).append(Part(*part))
     found: dict[int, tuple[str, str, str, list[Column]]] = {}
     for oid, schema, name, identity, column, *described in rows:
         columns = found.setdefault(oid, (schema, name, identity, []))[3]
         if column is not None:
-            columns.append(_column(column, *described))
-    return [Relation(oid, schema, name, ident, tuple(cols)) for oid, (schema, name, ident, cols) in found.items()]
-
-
-def _column(  # noqa: PLR0913  one argument per selected column
-    name: str, type_oid: int, type_mod: int, type_name: str, base_oid: int, is_key: bool, is_nullable: bool
-) -> Column:
-    return Column(name, type_oid, type_mod, type_name, base_oid, is_key, is_nullable)
+            columns.append(Column(column, *described))
+    return [
+        Relation(oid, schema, name, identity, tuple(columns), tuple(parts.get(oid, ())))
+        for oid, (schema, name, identity, columns) in found.items()
+    ]

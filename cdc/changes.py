@@ -50,6 +50,32 @@ class Column:
     is_key: bool
     is_nullable: bool = True
     rule: str | None = None
+    number: int = 0
+    """pg_attribute.attnum, which no other column of the table ever gets; 0 where it is not known."""
+    version: int = 0
+    """The transaction that last altered the column; 0 where it is not known."""
+    is_filled: bool = False
+    """Rows that are older than the column have a value in it: `ADD COLUMN .. DEFAULT` writes no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A table that holds rows: the relation itself, or a leaf of a partitioned one."""
+
+    oid: int
+    file: int
+    """pg_class.relfilenode: a new one when all rows are rewritten or gone."""
+    is_attached: bool = False
+    """It became a partition after it was made, so it may have brought rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a table is not followed: a stable code, and what to do."""
+
+    code: str
+    message: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +87,10 @@ class Relation:
     name: str
     identity: str
     columns: tuple[Column, ...]
+    parts: tuple[Part, ...] = ()
+    """Where its rows lie; empty where it is not known."""
+    trouble: Trouble | None = None
+    """Why its rows can't be published in this shape, if so."""
 
     @property
     def key(self) -> tuple[Column, ...]:

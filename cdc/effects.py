@@ -37,17 +37,28 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Read the row's unchanged TOAST values from the source. Answer: the Change, or None when the row is gone."""
+    """Read the row's unchanged TOAST values from the source. Answer: the Change, None when the row is gone, or Left."""
 
     change: Change
+    lsn: int
 
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Put the relation's schema record into the open Kafka transaction: rows of this shape follow. No answer."""
+    """Put the relation's schema record into the open Kafka transaction: rows of this shape follow.
+
+    Answer: None, or Left when rows of this shape can't follow; the schema record then says why.
+    """
 
     relation: Relation
     lsn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The table stops alone here: its topic gets nothing that commits at this transaction or later."""
+
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,7 @@ class Finish:
 
     backfill: Backfill
     failure: str | None
+    lsn: int
 
 
 Effect = Poll | Complete | Announce | Produce | Seal | Commit | Confirm | ReadTable | Settle | Finish

@@ -7,10 +7,12 @@ what a committed progress record covers; what the topics hold already is skipped
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from cdc.assembler import Assembler
+from cdc.backfill import Backfill
+from cdc.batching import Batch, Limits
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
 from cdc.compiled import PlainLog
 from cdc.effects import (
@@ -21,6 +23,7 @@ from cdc.effects import (
     Effect,
     Ends,
     Finish,
+    Left,
     Poll,
     Polled,
     Produce,
@@ -34,48 +37,17 @@ from cdc.frames import Keepalive, decode_frame
 from cdc.lsn import format_lsn
 from cdc.merging import Due, Fed, Merging
 from cdc.pgoutput import LogicalMessage
-from cdc.progress import Kind, Part, Progress, add_checksums, checksum
+from cdc.progress import Kind, Part, Progress
+from cdc.stops import Stops
 from cdc.transaction import Transaction
 
 EncodeMessage = Callable[[LogicalMessage, Origin | None, int | None, int], Record]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a Kafka transaction ends, and how often an idle position is written down."""
-
-    flush_interval_s: float = 0.02
-    batch_records_max: int = 50_000
-    batch_bytes_max: int = 32 << 20
-    part_records_max: int = 500_000
-    part_bytes_max: int = 64 << 20
-    part_completed_max: int = 5_000
-    """Rows whose unchanged values are read from the source, one query each: a part must end before Kafka aborts it."""
-    chunk_records: int = 2_000
-    idle_interval_s: float = 0.5
-    remembered_keys_max: int = 200_000
-    behind_s: float = 1.0
-    behind_interval_s: float = 0.5
-
-
-@dataclass(slots=True)
-class _Batch:
-    """The open Kafka transaction."""
-
-    records: int = 0
-    size: int = 0
-    completed: int = 0
-    checksum: int = 0
-    opened_s: float = 0.0
-    reached: int = 0
-    source_ts_us: int = 0
-    buffer: list[Record] = field(default_factory=list)
-
-
 class CaptureMachine:
     """Holds what a run of capture remembers; `run` is the machine itself."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the pieces of one run
         self,
         start: Progress,
         assembler: Assembler,
@@ -83,13 +55,17 @@ class CaptureMachine:
         announced: Mapping[int, Relation],
         limits: Limits,
         encode_message: EncodeMessage | None = None,
+        stopped: Mapping[int, str] | None = None,
     ) -> None:
+        """`stopped` are the topics of the tables that start.stopped names, by oid."""
         self.progress = start
+        self._stops = Stops(start.stopped, stopped or {})
+        self._schemas = start.schemas
         self._assembler = assembler
         self._encoder_of = encoder_of
         self._limits = limits
         self._encode_message = encode_message
-        self._batch = _Batch(reached=start.lsn)
+        self._batch = Batch(reached=start.lsn)
         self._boundary = start.lsn
         self._part = start.part
         self._merging = Merging(start.backfills, limits.remembered_keys_max)
@@ -133,15 +109,12 @@ class CaptureMachine:
         batch, limits, interval_s = self._batch, self._limits, self._interval_s
         if batch.records:
             rested = self._now_s - self._committed_s >= interval_s
-            return (drained and rested) or self._now_s - batch.opened_s >= interval_s or self._full()
+            return (drained and rested) or self._now_s - batch.opened_s >= interval_s or batch.is_full(limits)
         # Before a transaction begun in an earlier run is whole, no position is a boundary.
         if self._part is not None:
             return False
         moved = batch.reached > self.progress.lsn and self._now_s - self._idle_s >= limits.idle_interval_s
         return moved or self._merging.is_unsaved
-
-    def _full(self) -> bool:
-        return self._batch.records >= self._limits.batch_records_max or self._batch.size >= self._limits.batch_bytes_max
 
     def _whole(self) -> tuple[Kind, Part | None]:
         """What the open Kafka transaction is between two of Postgres's: a boundary, unless one begun is to come yet."""
@@ -172,22 +145,21 @@ class CaptureMachine:
         self._assembler.last_commit_lsn = encoded.committed_lsn
         if encoded.records:
             yield from self._flush()
-            batch.opened_s = batch.opened_s if batch.records else self._now_s
-            batch.records += len(encoded.records)
-            batch.size += encoded.size
-            batch.checksum = add_checksums(batch.checksum, encoded.checksum)
+            batch.add_produced(len(encoded.records), encoded.size, encoded.checksum, self._now_s)
             yield Produce(encoded.records)
         batch.source_ts_us = max(batch.source_ts_us, encoded.source_ts_us)
         batch.reached = max(batch.reached, encoded.reached)
         self._behind_us = encoded.behind_us
-        if self._full():
+        if self._batch.is_full(self._limits):
             yield from self._commit(*self._whole())
         return int(encoded.taken) - at
 
     def _compiled(self, oid: int) -> Any:
-        """The compiled encoder of a relation that the log has described and the schema topic knows."""
+        """The compiled encoder of a relation that the log has described, the schema topic knows and nothing stops."""
         relation, encoder = self._encoders.get(oid, (None, None))
-        return None if encoder is None or relation is not self._assembler.relation(oid) else encoder.compiled
+        if encoder is None or relation is not self._assembler.relation(oid):
+            return None
+        return None if self._stops.may_leave_out(oid, self._batch.reached) else encoder.compiled
 
     def _take(self, frame: bytes) -> Iterator[Effect]:
         self._plain.forget()
@@ -210,7 +182,7 @@ class CaptureMachine:
                     yield from self._publish(whole)
             self._batch.reached = max(self._batch.reached, whole.end_lsn)
             self._behind_us = message.sent_us - whole.commit_ts_us
-        if self._full():
+        if self._batch.is_full(self._limits):
             yield from self._commit(*self._whole())
 
     def _tell(self, message: LogicalMessage) -> Iterator[Effect]:
@@ -222,17 +194,19 @@ class CaptureMachine:
     def _merge(self, fed: Fed) -> Generator[Effect, Any, None]:
         """Put the chunks that the log has passed right before the position that it has reached."""
         for backfill in fed.begun:
-            if self._merging.begin(backfill):
+            if self._stops.is_open(backfill.topic):
+                yield Finish(backfill, "the table has stopped, or is just being read: see `afterimage status`", 0)
+            elif self._merging.begin(backfill):
                 yield ReadTable(backfill)
         for given_up in fed.given_up:
             self._merging.give_up(given_up.backfill)
-            yield Finish(given_up.backfill, given_up.reason)
+            yield from self._finish(given_up.backfill, given_up.reason)
         for stray in self._merging.take(fed):
             yield Settle(stray, again=False)
         # Whoever was overtaken may never see the rest of the transaction that it began.
         while self._part is None and (due := self._merging.due(self._batch.reached, self._boundary)) is not None:
             yield from self._merge_chunk(due)
-            if self._full():
+            if self._batch.is_full(self._limits):
                 yield from self._commit(*self._whole())
 
     def _merge_chunk(self, due: Due) -> Generator[Effect, Any, None]:
@@ -241,9 +215,11 @@ class CaptureMachine:
         if self._announced.get(relation.oid) != relation:
             if self._merging.is_older_shape(chunk):
                 rows = None
+            elif not (yield from self._announce(relation, self._batch.reached)):
+                self._merging.drop_table_of(chunk)
+                yield Settle(chunk, again=False)
+                return
             else:
-                yield Announce(relation, self._batch.reached)
-                self._announced[relation.oid] = relation
                 self._merging.shape_came(relation.oid, chunk.sees)
         if rows is not None:
             origin = Origin(self._batch.reached - 1, None, self._wall_ms * 1000)
@@ -251,7 +227,16 @@ class CaptureMachine:
         finished = self._merging.settle(chunk, len(rows) if rows is not None else None)
         yield Settle(chunk, again=rows is None)
         if finished is not None:
-            yield Finish(finished, None)
+            yield from self._finish(finished, None)
+
+    def _finish(self, backfill: Backfill, failure: str | None) -> Iterator[Effect]:
+        if backfill.joins and failure is None:
+            self._stops.whole(backfill.topic, self._batch.reached)
+            self._schemas += 1
+        elif backfill.joins:
+            self._stops.unread(backfill.topic)
+            self._schemas += 1
+        yield Finish(backfill, failure, self._batch.reached)
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""
@@ -261,22 +246,26 @@ class CaptureMachine:
         for change in transaction.changes:
             if isinstance(change, LogicalMessage):
                 if messages >= done.messages:
-                    if self._is_large():
+                    if self._batch.is_large(self._limits):
                         yield from self._end_part(Part(commit_lsn, index, messages))
                     yield from self._add_message(change, origin, 2 * index + 1)
                 messages += 1
             else:
                 if index >= done.changes:
-                    if self._is_large():
+                    if self._batch.is_large(self._limits):
                         yield from self._end_part(Part(commit_lsn, index, messages))
                     yield from self._add_change(change, origin, 2 * index + 1)
                 index += 1
         self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
 
     def _add_change(self, change: Change, origin: Origin, ordinal: int) -> Generator[Effect, Any, None]:
-        whole = (yield from self._completed(change)) if _has_gap(change) else change
-        if whole is not None:
-            encoder = yield from self._encoder(whole.relation, origin)
+        encoder = yield from self._encoder(change.relation, origin)
+        if encoder is None:
+            return
+        whole = (yield from self._completed(change, origin.commit_lsn)) if _has_gap(change) else change
+        if isinstance(whole, Left):
+            self._leave(change.relation, whole.topic, origin.commit_lsn)
+        elif whole is not None:
             records = encoder.change_records(whole, origin, ordinal, self._wall_ms)
             self._merging.remember(origin.xid, records)
             yield from self._add(records)
@@ -285,22 +274,13 @@ class CaptureMachine:
         if self._encode_message is not None:
             yield from self._add([self._encode_message(message, origin, ordinal, self._wall_ms)])
 
-    def _is_large(self) -> bool:
-        """Whether what is open should be committed before a transaction is whole."""
-        batch, limits = self._batch, self._limits
-        return (
-            batch.records >= limits.part_records_max
-            or batch.size >= limits.part_bytes_max
-            or (batch.completed >= limits.part_completed_max and batch.records > 0)
-        )
-
     def _end_part(self, done: Part) -> Iterator[Effect]:
         """Commit what is open; whole transactions, if nothing of this one is in it."""
         yield from self._commit(*((Kind.PART, done) if done.changes or done.messages else self._whole()))
 
-    def _completed(self, change: Change) -> Generator[Effect, Any, Change | None]:
+    def _completed(self, change: Change, lsn: int) -> Generator[Effect, Any, Change | Left | None]:
         self._batch.completed += 1
-        whole: Change | None = yield Complete(change)
+        whole: Change | Left | None = yield Complete(change, lsn)
         return whole
 
     def _take_part(self, commit_lsn: int) -> Part:
@@ -316,34 +296,45 @@ class CaptureMachine:
             )
         return part
 
-    def _encoder(self, relation: Relation, origin: Origin) -> Generator[Effect, Any, RecordEncoder]:
+    def _encoder(self, relation: Relation, origin: Origin) -> Generator[Effect, Any, RecordEncoder | None]:
+        """What encodes the relation's rows; None for a table that has stopped alone."""
+        if self._stops.leaves_out(relation.oid, origin.commit_lsn):
+            return None
         known = self._encoders.get(relation.oid)
         if known is not None and known[0] is relation:
             return known[1]
+        if self._announced.get(relation.oid) != relation:
+            if not (yield from self._announce(relation, origin.commit_lsn)):
+                return None
+            self._merging.shape_came(relation.oid, origin.xid)
         encoder = self._encoder_of(relation)
         self._encoders[relation.oid] = (relation, encoder)
-        if self._announced.get(relation.oid) != relation:
-            yield Announce(relation, origin.commit_lsn)
-            self._announced[relation.oid] = relation
-            self._merging.shape_came(relation.oid, origin.xid)
         return encoder
 
+    def _announce(self, relation: Relation, lsn: int) -> Generator[Effect, Any, bool]:
+        """Whether rows of this shape may follow."""
+        left: Left | None = yield Announce(relation, lsn)
+        if left is not None:
+            self._leave(relation, left.topic, lsn)
+            return False
+        self._schemas += 1
+        self._announced[relation.oid] = relation
+        return True
+
+    def _leave(self, relation: Relation, topic: str, lsn: int) -> None:
+        """Leave the table out from this transaction on; the others flow on."""
+        self._schemas += 1
+        self._stops.stop(relation.oid, topic, lsn)
+        self._merging.drop(topic)
+
     def _add(self, records: list[Record]) -> Iterator[Effect]:
-        batch = self._batch
-        if not batch.records:
-            batch.opened_s = self._now_s
-        batch.records += len(records)
-        for record in records:
-            batch.size += len(record.key) + len(record.value or b"")
-        batch.buffer.extend(records)
-        if len(batch.buffer) >= self._limits.chunk_records:
+        self._batch.add(records, self._now_s)
+        if len(self._batch.buffer) >= self._limits.chunk_records:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Effect]:
         if self._batch.buffer:
-            self._batch.checksum = add_checksums(self._batch.checksum, checksum(self._batch.buffer))
-            yield Produce(self._batch.buffer)
-            self._batch.buffer = []
+            yield Produce(self._batch.take())
 
     def _commit(self, kind: Kind, part: Part | None = None) -> Generator[Effect, Any, None]:
         yield from self._flush()
@@ -353,7 +344,7 @@ class CaptureMachine:
         yield Commit(self.progress)
         if self.progress.is_boundary:
             self._boundary = self.progress.lsn
-        self._batch = _Batch(reached=self._batch.reached, source_ts_us=self._batch.source_ts_us)
+        self._batch = self._batch.after()
         self._committed_s = self._idle_s = self._now_s
         yield Confirm(self.progress.lsn)
 
@@ -366,6 +357,8 @@ class CaptureMachine:
             snapshot=None,
             part=part,
             backfills=self._merging.backfills,
+            stopped=self._stops.stopped,
+            schemas=self._schemas,
         )
 
 

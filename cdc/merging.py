@@ -92,6 +92,20 @@ class Merging:
         self._window.watch(self._topics())
         self.is_unsaved = True
 
+    def drop(self, topic: str) -> None:
+        """Forget a topic's tables and their chunks: nothing of them may get there any more."""
+        self._keep(backfill for backfill in self._backfills.values() if backfill.topic != topic)
+
+    def drop_table_of(self, chunk: Chunk) -> None:
+        """Forget the table that a chunk is of, and its other chunks."""
+        self._keep(backfill for backfill in self._backfills.values() if backfill.id != chunk.backfill)
+
+    def _keep(self, backfills: Iterable[Backfill]) -> None:
+        self._backfills = {backfill.id: backfill for backfill in backfills}
+        self._chunks = [chunk for chunk in self._chunks if chunk.backfill in self._backfills]
+        self._window.watch(self._topics())
+        self.is_unsaved = True
+
     def remember(self, xid: int | None, records: Sequence[Record]) -> None:
         """A transaction's records go into the topics."""
         if self._backfills:

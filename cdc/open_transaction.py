@@ -136,10 +136,3 @@ def _check_resolved(message: RelationMessage, relation: Relation) -> None:
             "take a new snapshot of this table: changes from before the ALTER do not fit its new columns",
             code="SCHEMA_CHANGED",
         )
-    identity = {column.name for column in message.columns if column.in_identity}
-    if message.identity in "di" and any(column.name not in identity for column in relation.key):
-        raise OperatorError(
-            f"the replica identity of {relation.qualified} does not cover its primary key",
-            f"ALTER TABLE {relation.qualified} REPLICA IDENTITY DEFAULT",
-            code="REPLICA_IDENTITY",
-        )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cdc.changes import Column, Relation
+from cdc.changes import Column, Relation, Trouble
 from cdc.errors import ConfigError, OperatorError
 from cdc.nearest import suggestion
 from cdc.oids import BOOL, DATE, FLOAT4, FLOAT8, INT2, INT4, INT8, NUMERIC, TEXT, TIMESTAMP, TIMESTAMPTZ, UUID
@@ -142,20 +142,21 @@ class Privacy:
                 code="RULES_CHANGED",
             )
 
-    def require_not_renamed(self, relation: Relation, known: Relation, current: Relation | None) -> None:
-        """Refuse a new column while one with a rule is gone: it may be that one under another name."""
+    def renamed(self, relation: Relation, known: Relation, current: Relation | None) -> Trouble | None:
+        """A new column while one with a rule is gone may be that one under another name: it must not get out."""
         names = {column.name for column in relation.columns}
         there = names | {column.name for column in (current.columns if current else ())}
         gone = sorted(self._of_table(relation.schema, relation.name).keys() - there)
         new = sorted(
             names - {column.name for column in known.columns} - self._of_table(relation.schema, relation.name).keys()
         )
-        if gone and new:
-            raise OperatorError(
-                f"{relation.qualified} has no column {gone[0]} any more, which has a rule, and has a new one, {new[0]}",
-                f"was it renamed? Then its rule must go with it: rename it back, or give {new[0]} a rule too",
-                code="RULE_RENAMED",
-            )
+        if not gone or not new:
+            return None
+        return Trouble(
+            "RULE_RENAMED",
+            f"{relation.qualified} has no column {gone[0]} any more, which has a rule, and has a new one, {new[0]}",
+            f"was it renamed? Then its rule must go with it: rename it back, or give {new[0]} a rule too",
+        )
 
     def _of_table(self, schema: str, table: str) -> dict[str, Rule]:
         found: dict[str, Rule] = {}

@@ -53,6 +53,40 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """A table that stopped alone: its topic lacks what committed at `lsn` or later, and before `since`, if that is set.
+
+    With `since` and without `until` it is being read, so that its topic fills; from `until` on it is whole again.
+    """
+
+    lsn: int
+    since: int | None = None
+    until: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the topic is not whole again."""
+        return self.until is None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the table is being read again beside the stream."""
+        return self.since is not None and self.until is None
+
+    def covers(self, lsn: int) -> bool:
+        """Whether no view may stand there."""
+        return lsn >= self.lsn and (self.until is None or lsn < self.until)
+
+    def leaves_out(self, lsn: int) -> bool:
+        """Whether the topic gets nothing of what commits there."""
+        return lsn >= self.lsn and self.leaves_out_after(lsn)
+
+    def leaves_out_after(self, lsn: int) -> bool:
+        """Whether that may be so of something that commits at `lsn` or later."""
+        return self.since is None or lsn < self.since
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """One progress record; `lsn` is the boundary before which everything committed is in the topics."""
 
@@ -69,6 +103,10 @@ class Progress:
     part: Part | None = field(default=None)
     origin_lsn: int = 0
     """The consistent point of the snapshot that this chain began with: views from before it belong to another chain."""
+    stopped: Mapping[str, Stop] = field(default_factory=dict)
+    """By topic: tables that stopped alone, and those that were read again since."""
+    schemas: int = 0
+    """How many schema records the chain has announced: a reader of the schema topic looks again when it grows."""
 
     recovered_lsn: int = 0
     """The consistent point of the newest recovery: between it and the record before it no position can be stood at."""
@@ -111,6 +149,10 @@ class Progress:
             body["recovered_lsn"] = format_lsn(self.recovered_lsn)
         if self.backfills:
             body["backfills"] = [backfill.to_json() for backfill in self.backfills]
+        if self.schemas:
+            body["schemas"] = self.schemas
+        if self.stopped:
+            body["stopped"] = {topic: _stop_to_json(stop) for topic, stop in self.stopped.items()}
         return json.dumps(body, separators=(",", ":")).encode()
 
     @staticmethod
@@ -181,7 +223,22 @@ def _from_body(body: dict[str, Any]) -> Progress:
         timeline=int(body.get("timeline", 0)),
         database_oid=int(body.get("database_oid", 0)),
         backfills=tuple(Backfill.from_json(backfill) for backfill in body.get("backfills", ())),
+        stopped={str(topic): _stop_from_json(stop) for topic, stop in body.get("stopped", {}).items()},
+        schemas=int(body.get("schemas", 0)),
     )
+
+
+def _stop_to_json(stop: Stop) -> dict[str, str]:
+    body = {"lsn": format_lsn(stop.lsn)}
+    for name, lsn in (("since", stop.since), ("until", stop.until)):
+        if lsn is not None:
+            body[name] = format_lsn(lsn)
+    return body
+
+
+def _stop_from_json(body: dict[str, Any]) -> Stop:
+    since, until = (parse_lsn(body[name]) if name in body else None for name in ("since", "until"))
+    return Stop(parse_lsn(body["lsn"]), since, until)
 
 
 def checksum(records: Iterable[Record]) -> int:

@@ -84,8 +84,8 @@ class Publisher:
             at += 1
         self._producer.poll(0)
 
-    def announce(self, key: bytes, value: bytes) -> None:
-        """Add a schema record; it is not data, so it is not counted."""
+    def announce(self, key: bytes, value: bytes | None) -> None:
+        """Add a schema record, or the tombstone of one; it is not data, so it is not counted."""
         self._begin()
         self._send(Record(self._schema_topic, 0, key, value), None, None)
 

@@ -6,18 +6,19 @@ Change. Keeps true: a table that no longer looks as the log says stops capture i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import psycopg
 
 from cdc import metrics
-from cdc.catalog import relation_by_oid
-from cdc.changes import UNCHANGED, Change, Column, Relation
+from cdc.catalog import base_types, relation_by_oid
+from cdc.changes import UNCHANGED, Change, Column, Relation, Trouble
 from cdc.completion import complete as from_old_row
 from cdc.completion import departed
-from cdc.errors import OperatorError, TransientError
+from cdc.errors import CdcError, TransientError
+from cdc.evolution import changed
 from cdc.log import get
 from cdc.names import quote_ident
 from cdc.pgoutput import RelationColumn, RelationMessage
@@ -42,30 +43,37 @@ class SourceCatalogue:
         self._connection: psycopg.Connection[Any] | None = None
 
     def resolve(self, message: RelationMessage) -> Relation:
-        """The relation as the log describes it from here on."""
-        current = self._look_up(message.oid)
-        known = self._known.get(message.oid)
-        candidates = [relation for relation in (current, known) if relation is not None]
-        columns = tuple(_described(column, message, candidates) for column in message.columns)
-        relation = Relation(message.oid, message.schema, message.name, message.identity, columns)
-        if not relation.key:
-            raise OperatorError(
-                f"table {relation.qualified} has no primary key any more",
-                "give it one, or take the table out of source.tables",
-                code="NO_KEY",
-            )
-        if known is not None:
-            self._privacy.require_not_renamed(relation, known, current)
-        self._known[message.oid] = relation
-        return relation
+        """The relation as the log describes it from here on, though the catalogue may be far ahead of the log."""
+        current, known = self._look_up(message.oid), self._known.get(message.oid)
+        shapes = [relation for relation in (current, known) if relation is not None]
+        wanted = {column.type_oid for column in message.columns if _described(column, shapes) is None}
+        types = self._types(wanted) if wanted else {}
+        found = [_described(column, shapes) or _from_log(column, types) for column in message.columns]
+        keys = _key(message, current, known)
+        columns = tuple(replace(column, is_key=column.name in keys) for column in found)
+        parts = current.parts if current is not None else ()
+        relation = Relation(message.oid, message.schema, message.name, message.identity, columns, parts)
+        trouble = _hidden(message, current, known) or _uncovered(message, keys)
+        trouble = trouble or (self._privacy.renamed(relation, known, current) if known is not None else None)
+        if trouble is None and keys:
+            self._known[message.oid] = relation
+        return replace(relation, trouble=trouble)
 
-    def complete(self, change: Change) -> Change | None:
-        """The change with its unchanged values, from the old row or the table; what is left if the row has gone."""
+    def complete(self, change: Change) -> Change | Trouble | None:
+        """The change with its unchanged values, from the old row or the table; what is left if the row has gone.
+
+        Trouble when the table is no longer one that has these columns.
+        """
         change = from_old_row(change)
         assert change.new is not None
         if not self._lacks(change.relation, change.new):
             return change
-        stored = self._read(change.relation, change.new)
+        try:
+            stored = self._read(change.relation, change.new)
+        except CdcError as error:
+            if not _is_altered(error):
+                raise
+            return changed(change.relation, "was altered before a long value that the log leaves out was read from it")
         metrics.TOAST_COMPLETIONS.labels("gone" if stored is None else "read").inc()
         if stored is None:
             _log.warning("row with unchanged values is gone, a delete follows", table=change.relation.qualified)
@@ -88,6 +96,14 @@ class SourceCatalogue:
     def _look_up(self, oid: int) -> Relation | None:
         try:
             return relation_by_oid(self._open(), oid)
+        except TransientError:
+            self.close()
+            raise
+
+    def _types(self, oids: set[int]) -> dict[int, int]:
+        """The base types of types that no column has any more; what is gone altogether is missing."""
+        try:
+            return base_types(self._open(), oids)
         except TransientError:
             self.close()
             raise
@@ -130,6 +146,12 @@ def selected(relation: Relation, privacy: Privacy) -> list[str]:
     return found
 
 
+def _is_altered(error: CdcError) -> bool:
+    """Whether Postgres no longer knows the table, a column or a type, or not with these types."""
+    cause = error.__cause__
+    return isinstance(cause, psycopg.Error) and (cause.sqlstate or "")[:2] in ("42", "22") and cause.sqlstate != "42501"
+
+
 def _named(name: str) -> str:
     return _doubled(quote_ident(name))
 
@@ -139,16 +161,61 @@ def _doubled(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _described(wanted: RelationColumn, message: RelationMessage, candidates: list[Relation]) -> Column:
-    for relation in candidates:
+def _described(wanted: RelationColumn, shapes: list[Relation]) -> Column | None:
+    """The column as the catalogue has it now, or as it was announced."""
+    for relation in shapes:
         for column in relation.columns:
             # A domain's modifier is its base type's in the catalogue, and none in the log.
             is_domain = column.type_oid != column.base_oid
             type_mod = wanted.type_mod if is_domain else column.type_mod
             if (column.name, column.type_oid, type_mod) == (wanted.name, wanted.type_oid, wanted.type_mod):
                 return column
-    raise OperatorError(
-        f"column {wanted.name} of {message.schema}.{message.name} was changed or dropped before capture got to it",
-        "its type can't be looked up any more: start over with a snapshot under a new pipeline name",
-        code="SCHEMA_CHANGED",
+    return None
+
+
+def _from_log(column: RelationColumn, base_types: Mapping[int, int]) -> Column:
+    """A column that came and went while nobody looked: its values are texts of a type that may be gone as well."""
+    base_oid = base_types.get(column.type_oid, column.type_oid)
+    return Column(column.name, column.type_oid, column.type_mod, f"type {column.type_oid}", base_oid, is_key=False)
+
+
+def _key(message: RelationMessage, current: Relation | None, known: Relation | None) -> frozenset[str]:
+    """The primary key's columns: under DEFAULT those that the log marks, else the catalogue knows."""
+    if message.identity == "d":
+        return frozenset(column.name for column in message.columns if column.in_identity)
+    shape = current or known
+    return frozenset(column.name for column in shape.key) if shape is not None else frozenset()
+
+
+def _hidden(message: RelationMessage, current: Relation | None, known: Relation | None) -> Trouble | None:
+    """A column that the table still has and the log no longer shows: the publication leaves it out."""
+    if current is None or known is None:
+        return None
+    sent = {column.name for column in message.columns}
+    kept = {(column.name, column.number) for column in current.columns if column.number}
+    hidden = [
+        column.name for column in known.columns if column.name not in sent and (column.name, column.number) in kept
+    ]
+    return partial(f"{message.schema}.{message.name}", f"column {hidden[0]}") if hidden else None
+
+
+def partial(table: str, what: str) -> Trouble:
+    """The trouble of a table that is published in part."""
+    return Trouble(
+        "PUBLICATION_PARTIAL",
+        f"the publication leaves out {what} of {table}",
+        "run: afterimage check --fix; capture then reads the table again by itself",
+    )
+
+
+def _uncovered(message: RelationMessage, keys: frozenset[str]) -> Trouble | None:
+    """A replica identity by index has to contain the key, or deletes can't be told."""
+    marked = {column.name for column in message.columns if column.in_identity}
+    if message.identity != "i" or keys <= marked:
+        return None
+    table = f"{message.schema}.{message.name}"
+    return Trouble(
+        "REPLICA_IDENTITY",
+        f"the replica identity of {table} does not cover its primary key",
+        f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT; capture then reads it again by itself",
     )

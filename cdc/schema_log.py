@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from confluent_kafka import TopicPartition
 
-from cdc.changes import Column, Relation
+from cdc.changes import Column, Part, Relation, Trouble
 from cdc.errors import ProtocolError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
 from cdc.lsn import format_lsn, parse_lsn
@@ -34,6 +34,15 @@ class SchemaRecord:
     topic: str
     partitions: int
     rules: str | None = None
+    stopped: Trouble | None = None
+    """Why the table is not followed any more, if so; the relation is then the last one that was."""
+    following: Relation | None = None
+    """The shape in which it is being read again, if so; the relation is the one that views still show."""
+
+    @property
+    def shape(self) -> Relation:
+        """What the topic's next rows look like."""
+        return self.following or self.relation
 
     def key(self) -> bytes:
         """The record's key."""
@@ -42,31 +51,59 @@ class SchemaRecord:
     def value(self) -> bytes:
         """The record's value."""
         relation = self.relation
-        return _json(
-            {
-                "lsn": format_lsn(self.lsn),
-                "schema": relation.schema,
-                "table": relation.name,
-                "oid": relation.oid,
-                "identity": relation.identity,
-                "key": [column.name for column in relation.key],
-                "columns": [_column(column) for column in relation.columns],
-                "topic": self.topic,
-                "partitions": self.partitions,
-                **({"rules": self.rules} if self.rules else {}),
-            }
-        )
+        body: dict[str, Any] = {
+            "lsn": format_lsn(self.lsn),
+            "schema": relation.schema,
+            "table": relation.name,
+            "topic": self.topic,
+            "partitions": self.partitions,
+            **_shape(relation),
+        }
+        if self.rules is not None:
+            body["rules"] = self.rules
+        if self.stopped is not None:
+            body["stopped"] = asdict(self.stopped)
+        if self.following is not None:
+            body["following"] = _shape(self.following)
+        return _json(body)
 
     @staticmethod
     def from_value(data: bytes) -> SchemaRecord:
         """The inverse of value()."""
         try:
             body = json.loads(data)
-            columns = tuple(_to_column(column) for column in body["columns"])
-            relation = Relation(body["oid"], body["schema"], body["table"], body["identity"], columns)
-            return SchemaRecord(parse_lsn(body["lsn"]), relation, body["topic"], body["partitions"], body.get("rules"))
+            name = body["schema"], body["table"]
+            relation = _to_shape(name, body)
+            stopped = Trouble(**body["stopped"]) if "stopped" in body else None
+            following = _to_shape(name, body["following"]) if "following" in body else None
+            lsn, topic, partitions = parse_lsn(body["lsn"]), body["topic"], body["partitions"]
+            return SchemaRecord(lsn, relation, topic, partitions, body.get("rules"), stopped, following)
         except (ValueError, KeyError, TypeError) as error:
             raise ProtocolError("malformed schema record", "was the schema topic written by something else?") from error
+
+
+def _table_of(key: bytes) -> tuple[str, str] | None:
+    """The table of a tombstone; None for one that is about no table."""
+    try:
+        body = json.loads(key)
+        return body["schema"], body["table"]
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _shape(relation: Relation) -> dict[str, Any]:
+    return {
+        "oid": relation.oid,
+        "identity": relation.identity,
+        "key": [column.name for column in relation.key],
+        "columns": [_column(column) for column in relation.columns],
+        "parts": [[part.oid, part.file, part.is_attached] for part in relation.parts],
+    }
+
+
+def _to_shape(name: tuple[str, str], body: dict[str, Any]) -> Relation:
+    columns = tuple(_to_column(column) for column in body["columns"])
+    return Relation(body["oid"], *name, body["identity"], columns, tuple(Part(*part) for part in body.get("parts", ())))
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -79,6 +116,9 @@ def _column(column: Column) -> dict[str, Any]:
         "key": column.is_key,
         "nullable": column.is_nullable,
         **({"rule": column.rule} if column.rule else {}),
+        "number": column.number,
+        "version": column.version,
+        **({"filled": True} if column.is_filled else {}),
     }
 
 
@@ -92,6 +132,9 @@ def _to_column(body: dict[str, Any]) -> Column:
         is_key=body["key"],
         is_nullable=body["nullable"],
         rule=body.get("rule"),
+        number=body.get("number", 0),
+        version=body.get("version", 0),
+        is_filled=body.get("filled", False),
     )
 
 
@@ -100,7 +143,7 @@ def _json(body: dict[str, Any]) -> bytes:
 
 
 def read_schemas(kafka: Kafka, pipeline: str) -> dict[tuple[str, str], SchemaRecord]:
-    """The newest schema record of every table, by (schema, table)."""
+    """The newest schema record of every table, by (schema, table); a table that was given up has a tombstone."""
     client = consumer(kafka, f"schema-{pipeline}")
     found: dict[tuple[str, str], SchemaRecord] = {}
     try:
@@ -117,10 +160,12 @@ def read_schemas(kafka: Kafka, pipeline: str) -> dict[tuple[str, str], SchemaRec
                 if error.code() == END_OF_PARTITION:
                     return found
                 raise translate(error, "reading the schema topic")
-            value = message.value()
+            key, value = message.key(), message.value()
             if value is not None:
                 record = SchemaRecord.from_value(value)
                 found[record.relation.schema, record.relation.name] = record
+            elif key is not None and (table := _table_of(key)) is not None:
+                found.pop(table, None)
     finally:
         client.close()
     raise TransientError("the schema topic did not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")

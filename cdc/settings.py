@@ -205,6 +205,9 @@ class Capture(Section):
     idle_interval_s: float = Field(
         default=0.5, gt=0, description="how often the position is recorded while nothing that is captured changes"
     )
+    lookout_interval_s: float = Field(
+        default=5, gt=0, description="how often the catalogue is asked for changes of tables that the log does not tell"
+    )
 
 
 class Snapshot(Section):

@@ -14,19 +14,20 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from cdc import metrics
-from cdc.errors import CdcError, TransientError
+from cdc.errors import CdcError, ConfigError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
+from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
 from cdc.rotation import may_be_replaced
 from cdc.settings import Settings
-from jobs.batch import Target, Task, hides_rows
+from jobs.batch import Target, Task, hides_rows, is_stopped
 from jobs.control import ControlServer, RunTo, State
 from jobs.control import Run as Running
 from jobs.control.records import Kind
 from jobs.dead_letters import DeadLetters
 from jobs.ledger import Ledger
-from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine, common_lsn
+from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.rebuild_progress import RebuildProgress
 from jobs.recording import located, recorded, require_kept
@@ -41,6 +42,10 @@ _WAIT_S: Final = 0.2
 _LOOK_S: Final = 2.0
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 15.0
+
+
+class _Changed(Exception):  # noqa: N818  not an error: a new session begins with what the schema topic has now
+    """Raised inside the loop when capture has announced another shape of a table, or that one has stopped."""
 
 
 class Finished(Exception):  # noqa: N818  not an error: asked to stop, or caught up
@@ -72,6 +77,7 @@ class ApplyRun:
         self._log = ProgressLog(settings.kafka, settings.pipeline)
         self._dead_letters = DeadLetters(settings)
         self._pipeline: Pipeline | None = None
+        self._schemas = 0
         self._rebuild: dict[str, str] = {}
         self._batch_s = 0.0
         self._looked_s = 0.0
@@ -89,6 +95,8 @@ class ApplyRun:
                     self._session()
                 except Finished:
                     return
+                except _Changed:
+                    _log.info("tables have changed")
                 except CdcError as error:
                     heals = isinstance(error, TransientError) or (self.lsn > 0 and may_be_replaced(error))
                     if not heals or not self._control.is_owner():
@@ -103,14 +111,18 @@ class ApplyRun:
             self._log.close()
 
     def _session(self) -> None:
-        self._await_first_boundary()
-        self._pipeline = load_pipeline(self._settings)
-        machine = apply_machine(settled=self._settled)
-        self._settled = False
+        # In this order: schemas that are newer than the boundary are read again when the next one tells of them.
+        self._schemas = self._await_first_boundary().schemas
+        self._pipeline = load_pipeline(self._settings, _left_out if self._pipeline is not None else None)
+        settled, self._settled = self._settled, False
+        machine = apply_machine(settled=settled)
         answer: Any = None
         while True:
             try:
                 answer = self._carry_out(machine.send(answer))
+            except _Changed:
+                self._settled = settled
+                raise
             except CdcError as error:
                 self._fail_requests(error)
                 raise
@@ -126,14 +138,15 @@ class ApplyRun:
             case Record():
                 return self._record(effect.positions, effect.rebuilt)
 
-    def _await_first_boundary(self) -> None:
+    def _await_first_boundary(self) -> Progress:
         told = False
-        while self._log.boundary(_WAIT_S) is None:
+        while (boundary := self._log.boundary(_WAIT_S)) is None:
             if not told:
                 _log.info("waiting for capture's first snapshot to complete")
                 told = True
             if self._stop_requested(_WAIT_S):
                 raise Finished
+        return boundary
 
     def _locate(self) -> Mapping[Target, Position | None]:
         sinks = self._loaded.sinks
@@ -153,18 +166,18 @@ class ApplyRun:
         self.lsn = lsn or 0
         if self._until_lsn is not None:
             return self._ask_for(self._until_lsn)
-        boundary = self._log.boundary()
+        boundary = self._fitting(self._log.boundary())
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
             self._finish_when_done(lsn, boundary.lsn)
-            self._look_at_stores(lsn)
-            boundary = self._log.boundary(_WAIT_S)
+            self._look_at_stores(lsn, boundary)
+            boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
         step = self._control.step(lsn or 0)
         rebuild = {r.id: r.view for r in self._control.requests() if r.kind is Kind.REBUILD and r.view is not None}
         idle = not rebuild and not isinstance(step, Running)
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
-        self._rebuild = self._known(rebuild)
+        self._rebuild = self._known(rebuild, boundary)
         return Asked(None if self._must_wait() else boundary, step, self._rebuild, _now_us())
 
     def _must_wait(self) -> bool:
@@ -178,31 +191,41 @@ class ApplyRun:
         """One batch that ends exactly there, once capture has got there."""
         if self.lsn >= until_lsn:
             raise Finished
-        boundary = self._log.boundary()
+        boundary = self._fitting(self._log.boundary())
         if boundary is not None and boundary.lsn < until_lsn:
-            boundary = self._log.boundary(_WAIT_S)
+            boundary = self._fitting(self._log.boundary(_WAIT_S))
         return Asked(boundary, RunTo(until_lsn), now_us=_now_us())
+
+    def _fitting(self, boundary: Progress | None) -> Progress | None:
+        """The boundary, if the tables are those that this session began with."""
+        if boundary is not None and boundary.schemas != self._schemas:
+            raise _Changed
+        return boundary
 
     def _finish_when_done(self, lsn: int, newest: int) -> None:
         if self._once and not self._control.requests() and lsn >= newest:
             raise Finished
 
-    def _look_at_stores(self, lsn: int) -> None:
+    def _look_at_stores(self, lsn: int, boundary: Progress) -> None:
         """While nothing is to be written, nothing else would find out that a store was emptied."""
         if time.monotonic() - self._looked_s < _LOOK_S:
             return
-        sinks = self._loaded.sinks
+        sinks = {target: sink for target, sink in self._loaded.sinks.items() if not is_stopped(target, boundary)}
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda target: require_kept(target, sinks[target], lsn), sinks))
         if any(target.sink == "delta" for target in sinks) and self._ledger.read() is None:
             raise lost("the ledger", self._settings.pipeline)
         self._looked_s = time.monotonic()
 
-    def _known(self, rebuild: dict[str, str]) -> dict[str, str]:
-        """Requests for views that exist; the others are refused at once."""
+    def _known(self, rebuild: dict[str, str], boundary: Progress | None) -> dict[str, str]:
+        """Requests for views that exist and can be rebuilt; the others are refused at once."""
         known = {}
+        stopped = {target.view for target in self._loaded.sinks if boundary and is_stopped(target, boundary)}
         for request, view in rebuild.items():
-            if view in self._loaded.specs:
+            if view in stopped:
+                message = f"the table of {view} has stopped: see `afterimage status`"
+                self._control.answer(request, State.FAILED, message=message)
+            elif view in self._loaded.specs:
                 if request not in self._rebuild:
                     _log.info("rebuild begins", view=view)
                 known[request] = view
@@ -224,13 +247,13 @@ class ApplyRun:
         rows = recorded(self._loaded.sinks, positions)
         if rows:
             self._ledger.write(rows)
-        lsn = common_lsn(positions)
+        lsn = max((position.lsn for position in positions.values()), default=0)
         metrics.BATCH_SECONDS.observe(time.monotonic() - self._batch_s)
         for target, position in positions.items():
             metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
-        _log.info("batch done", lsn=format_lsn(lsn or 0), seconds=round(time.monotonic() - self._batch_s, 3))
+        _log.info("batch done", lsn=format_lsn(lsn), seconds=round(time.monotonic() - self._batch_s, 3))
         for request, view in rebuilt.items():
-            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn or 0))
+            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
             self._control.answer(request, State.DONE, lsn=lsn)
 
     def _require_ownership(self) -> None:
@@ -253,6 +276,11 @@ class ApplyRun:
     def _loaded(self) -> Pipeline:
         assert self._pipeline is not None
         return self._pipeline
+
+
+def _left_out(error: ConfigError) -> None:
+    """A view that no longer fits its table stops alone."""
+    _log.error("view left out", code=error.code, reason=error.message)
 
 
 def _now_us() -> int:

@@ -1,7 +1,7 @@
 """One batch of apply, planned: which range of which topic goes into which sink, so that all end at one LSN.
 
 In: where every sink stands, and a boundary of the progress topic. Out: tasks. Keeps true: after it all sinks stand
-at the same commit LSN; what cannot be brought there exactly from its offsets is replaced from offset zero.
+at the same commit LSN, but for those of tables that stopped alone; what its offsets can't bring there is replaced.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from cdc.errors import OperatorError
 from cdc.lsn import format_lsn
-from cdc.progress import Progress
+from cdc.progress import Progress, Stop
 from sinks.protocol import Position
 
 Offsets = tuple[int, ...]
@@ -68,8 +68,18 @@ def plan(
     now_us = max(now_us, boundary.source_ts_us)
     tasks = []
     for target, position in positions.items():
-        if position is None or target.view in rebuild or _is_stale(target, position, boundary, now_us):
-            tasks.append(_replace(target, boundary, ceiling_lsn))
+        stop = boundary.stopped.get(target.topic)
+        if stop is not None and stop.covers(ceiling_lsn):
+            tasks += _up_to_stop(target, position, boundary, stop, now_us)
+            continue
+        floor_lsn = _floor(stop, ceiling_lsn)
+        if (
+            position is None
+            or position.lsn < _whole_from(stop, ceiling_lsn)
+            or target.view in rebuild
+            or _is_stale(target, position, boundary, now_us)
+        ):
+            tasks.append(_replace(target, boundary, ceiling_lsn, floor_lsn))
         elif position.lsn > boundary.lsn:
             raise _ahead(target, position, boundary)
         elif position.lsn < ceiling_lsn:
@@ -85,10 +95,36 @@ def hides_rows(newest: Progress | None, now_us: int) -> bool:
     return newest is not None and not newest.is_boundary and now_us - newest.source_ts_us > PART_STALE_US
 
 
-def _replace(target: Target, boundary: Progress, ceiling_lsn: int) -> Task:
+def is_stopped(target: Target, boundary: Progress, lsn: int | None = None) -> bool:
+    """Whether the target can't stand at `lsn` (else the boundary's), since its topic lacks what came before it."""
+    stop = boundary.stopped.get(target.topic)
+    return stop is not None and stop.covers(boundary.lsn if lsn is None else lsn)
+
+
+def _up_to_stop(target: Target, position: Position | None, boundary: Progress, stop: Stop, now_us: int) -> list[Task]:
+    """The target ends where its table stopped. An empty one waits: the topic may be about to be filled anew.
+
+    So does one from which compaction has taken what it lacks.
+    """
+    if position is None or position.lsn >= stop.lsn or _is_stale(target, position, boundary, now_us):
+        return []
+    return [_write(target, position, boundary, stop.lsn)]
+
+
+def _floor(stop: Stop | None, ceiling_lsn: int) -> int:
+    """Once a table was read again, all that its topic held before is void."""
+    return stop.since - 1 if stop is not None and stop.since is not None and ceiling_lsn >= stop.since else 0
+
+
+def _whole_from(stop: Stop | None, ceiling_lsn: int) -> int:
+    """A target that stands before its table was whole again is replaced."""
+    return stop.until if stop is not None and stop.until is not None and ceiling_lsn >= stop.until else 0
+
+
+def _replace(target: Target, boundary: Progress, ceiling_lsn: int, floor_lsn: int) -> Task:
     end = _end(target, boundary)
     start = (0,) * len(end)
-    return Task(target, Mode.REPLACE, start, end, 0, _position(target, start, end, boundary, ceiling_lsn))
+    return Task(target, Mode.REPLACE, start, end, floor_lsn, _position(target, start, end, boundary, ceiling_lsn))
 
 
 def _write(target: Target, position: Position, boundary: Progress, ceiling_lsn: int) -> Task:

@@ -1,7 +1,8 @@
 """The ledger: a small Delta table that names, for one LSN, the version of every Delta table that shows that LSN.
 
-In: the rows of a batch that is done. Out: the newest such rows, whole or not at all. Keeps true: all rows have one LSN;
-a writer overtaken by another one fails instead of overwriting; old commits and files go after ten minutes.
+In: the rows of a batch that is done. Out: the newest such rows, whole or not at all. Keeps true: all rows have one LSN,
+but for those of tables that stopped alone, which stand behind; a writer overtaken by another one fails instead of
+overwriting; old commits and files go after ten minutes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """Every Delta table of the pipeline at one LSN."""
+    """Every Delta table of the pipeline at one LSN; rows with an older one are of tables that stopped alone."""
 
     lsn: int
     source_ts_us: int
@@ -78,7 +79,6 @@ class Ledger:
         """Make these rows the ledger, in one commit."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        assert len({(row.lsn, row.source_ts_us) for row in rows}) == 1, "a ledger names one LSN"
         assert len({row.name for row in rows}) == len(rows), "a ledger names each table once"
         try:
             self._overwrite(_arrow(rows))
@@ -151,10 +151,11 @@ def _state(loaded: list[dict[str, Any]]) -> LedgerState | None:
     if not loaded:
         return None
     rows = {row["name"]: LedgerRow(**{**row, "offsets": _offsets(row["offsets"])}) for row in loaded}
-    moments = {(row.lsn, row.source_ts_us) for row in rows.values()}
+    newest = max(row.lsn for row in rows.values())
+    moments = {(row.lsn, row.source_ts_us) for row in rows.values() if row.lsn == newest}
     if len(moments) != 1:
         raise OperatorError(
-            "the ledger names several positions; it was written by another program",
+            "the ledger names several times for one position; it was written by another program",
             "remove its folder: the next batch of `afterimage apply` writes it anew",
             code="LEDGER_DAMAGED",
         )

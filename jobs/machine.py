@@ -1,7 +1,7 @@
 """Apply as a state machine: boundaries and requests in, batches out, as effects that it yields.
 
-Keeps true: nothing is written beyond a boundary of the progress topic; a batch ends with all sinks at one LSN, and only
-then is it recorded; where the sinks stand is asked of the sinks alone. No I/O, no clock here.
+Keeps true: nothing is written beyond a boundary of the progress topic; a batch ends with all sinks at one LSN, but for
+those of stopped tables, and only then is it recorded; where sinks stand is asked of them alone. No I/O, no clock here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from cdc.progress import Progress
-from jobs.batch import Target, Task, plan
+from jobs.batch import Target, Task, is_stopped, plan
 from jobs.control.halt import RunTo, Stand, Step
 from sinks.protocol import Position
 
@@ -47,7 +47,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Write down that all sinks stand at `positions` (the ledger), and answer the rebuilds that are done."""
+    """Write down where all sinks stand (the ledger), and answer the rebuilds that are done.
+
+    Those of tables that stopped alone stand behind the others.
+    """
 
     positions: Mapping[Target, Position]
     rebuilt: Mapping[str, str]
@@ -59,20 +62,22 @@ Effect = Locate | Ask | Run | Record
 def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
     """Keep the sinks up to date for ever; `settled` when the last batch before this was complete."""
     positions: dict[Target, Position | None] = dict((yield Locate()))
+    reached = common_lsn(positions)
     recorded = False
     while True:
-        asked: Asked = yield Ask(common_lsn(positions))
+        asked: Asked = yield Ask(reached)
         ceiling = _ceiling(asked, positions, settled=settled)
         if ceiling is None or asked.boundary is None:
             continue
         tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()), asked.now_us)
-        if not tasks and recorded:
-            continue
         if tasks:
             yield Run(tasks)
             positions |= {task.target: task.position for task in tasks}
-        yield Record({target: position for target, position in positions.items() if position}, asked.rebuild)
-        recorded = settled = True
+        flowing = {each: at for each, at in positions.items() if not is_stopped(each, asked.boundary, ceiling)}
+        reached = common_lsn(flowing) if flowing else ceiling
+        if tasks or not recorded:
+            yield Record({target: position for target, position in positions.items() if position}, asked.rebuild)
+            recorded = settled = True
 
 
 def common_lsn(positions: Mapping[Target, Position | None]) -> int | None:

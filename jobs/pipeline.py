@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from jobs.batch import Target
-from jobs.declare import load_views, mirror_spec
+from jobs.declare import OnError, load_views, mirror_spec
 from jobs.tables import TableInfo
 from sinks.protocol import Sink
 from sinks.registry import make_sink
@@ -36,19 +36,24 @@ def captured_tables(settings: Settings) -> dict[tuple[str, str], TableInfo]:
     return {key: TableInfo.from_json(record.value()) for key, record in schemas.items()}
 
 
-def declared(settings: Settings, tables: Mapping[tuple[str, str], TableInfo]) -> dict[str, ViewSpec]:
+def declared(
+    settings: Settings, tables: Mapping[tuple[str, str], TableInfo], on_error: OnError | None = None
+) -> dict[str, ViewSpec]:
     """A mirror of every table and every declared view, by name; nothing before anything is captured."""
     if not tables:
         return {}
     specs = [mirror_spec(table) for table in tables.values()]
-    specs += load_views(settings.views, tables)
+    specs += load_views(settings.views, tables, on_error)
     return {spec.name: spec for spec in specs}
 
 
-def load_pipeline(settings: Settings) -> Pipeline:
-    """The pipeline as the schema topic and the view files have it now."""
+def load_pipeline(settings: Settings, on_error: OnError | None = None) -> Pipeline:
+    """The pipeline as the schema topic and the view files have it now.
+
+    With `on_error`, a view that is wrong is told and left out: a table's new shape must not stop all the others.
+    """
     tables = captured_tables(settings)
-    specs = declared(settings, tables)
+    specs = declared(settings, tables, on_error)
     sinks = {}
     for spec in specs.values():
         topic = tables[spec.schema, spec.table].topic

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from cdc.changes import Trouble
 from cdc.errors import ProtocolError
 from cdc.lsn import format_lsn, parse_lsn
 
@@ -45,6 +46,8 @@ class TableInfo:
     columns: tuple[ColumnInfo, ...]
     topic: str
     partitions: int
+    stopped: Trouble | None = None
+    """Why the table is not followed any more, if so."""
 
     @property
     def qualified(self) -> str:
@@ -76,6 +79,8 @@ class TableInfo:
             "topic": self.topic,
             "partitions": self.partitions,
         }
+        if self.stopped is not None:
+            value["stopped"] = asdict(self.stopped)
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -107,4 +112,5 @@ def _table(value: Mapping[str, Any]) -> TableInfo:
         columns=columns,
         topic=value["topic"],
         partitions=value["partitions"],
+        stopped=Trouble(**value["stopped"]) if "stopped" in value else None,
     )

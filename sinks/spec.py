@@ -9,6 +9,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cdc.changes import Trouble
+
 
 class Kind(enum.Enum):
     """How a view is derived."""
@@ -57,3 +59,5 @@ class ViewSpec:
     file: str | None = None
     concealed: Mapping[str, Concealed] = field(default_factory=dict)
     table_at: int | None = None
+    stopped: Trouble | None = None
+    """Why its table is not followed any more, if so: the view stays as it is."""

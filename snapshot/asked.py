@@ -10,11 +10,11 @@ import time
 from typing import Final
 
 from cdc.backfill import Backfill
-from cdc.capture import Tables
 from cdc.changes import Record
 from cdc.merging import GivenUp
 from cdc.names import topic_name
 from cdc.settings import Settings
+from cdc.tables import Tables
 from snapshot.requests import RequestLog, SnapshotRequest, State
 
 _LOOK_EVERY_S: Final = 0.2
@@ -47,8 +47,8 @@ class AskedTables:
         return [backfill for backfill in asked if not refusals[backfill.id]], refused
 
     def answer(self, backfill: Backfill, failure: str | None) -> Record | None:
-        """What to write for whoever asked; nobody asked for the first snapshot."""
-        if backfill.initial:
+        """What to write for whoever asked; nobody asked for a first snapshot, or for a table to join."""
+        if backfill.initial or backfill.joins:
             return None
         self._answered.add(backfill.id)
         request = SnapshotRequest(

@@ -13,7 +13,6 @@ from typing import Any, Final
 import psycopg
 
 from cdc.backfill import Backfill, Chunk, Key, RowImage
-from cdc.capture import Tables
 from cdc.catalog import relation_by_oid
 from cdc.changes import Relation
 from cdc.errors import OperatorError
@@ -21,6 +20,7 @@ from cdc.lsn import parse_lsn
 from cdc.names import quote_ident
 from cdc.relations import selected
 from cdc.sqlstate import translated
+from cdc.tables import Tables
 from cdc.visibility import Visibility
 from snapshot.copy_text import parse_line
 from snapshot.key_order import KeyOrder

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import psycopg
 
-from cdc.capture import Tables
 from cdc.changes import Origin, Record, Relation
 from cdc.envelope import TableEncoder
 from cdc.names import quote_ident, quote_literal
@@ -24,6 +23,7 @@ from cdc.postgres import connect
 from cdc.relations import selected
 from cdc.settings import Source
 from cdc.sqlstate import translated
+from cdc.tables import Tables
 from snapshot.copy_lines import copy_lines
 from snapshot.copy_text import parse_line
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cdc.backfill import Backfill
-from cdc.capture import Tables
 from cdc.changes import Origin, Relation
 from cdc.log import get
 from cdc.lsn import format_lsn
@@ -20,8 +19,9 @@ from cdc.progress import Kind, Progress, add_checksums, checksum
 from cdc.publisher import Publisher
 from cdc.replication import NewSlot, ReplicationConnection
 from cdc.settings import Settings
+from cdc.tables import Tables
 from snapshot.reader import Batch, SnapshotReaders
-from snapshot.sizes import TableSize
+from snapshot.sizes import TableSize, fits_chunks
 
 _log = get(__name__)
 
@@ -105,9 +105,7 @@ class InitialSnapshot:
 
     def _is_large(self, relation: Relation) -> bool:
         size = self._sizes[relation.oid]
-        # How far a table is read is written down as a key.
-        concealed = self._tables.privacy.treatments(relation).keys() & {column.name for column in relation.key}
-        is_fit = size.can_be_chunked and not concealed
+        is_fit = fits_chunks(self._tables, relation, size)
         return is_fit and size.bytes > self._settings.snapshot.chunked_above_bytes
 
     def _backfills(self, large: list[Relation], now_us: int) -> tuple[Backfill, ...]:

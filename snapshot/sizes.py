@@ -14,6 +14,7 @@ import psycopg
 from cdc.changes import Relation
 from cdc.names import quote_ident
 from cdc.sqlstate import translated
+from cdc.tables import Tables
 
 _COUNTED_BELOW_BYTES: Final = 256 << 20
 _ROW_BYTES: Final = 100
@@ -43,6 +44,13 @@ class TableSize:
 def table_sizes(connection: psycopg.Connection[Any], relations: Sequence[Relation]) -> dict[int, TableSize]:
     """The size of each table by its oid; a partitioned one's with its partitions."""
     return {relation.oid: _size(connection, relation) for relation in relations}
+
+
+def fits_chunks(tables: Tables, relation: Relation, size: TableSize) -> bool:
+    """Whether the table can be read in chunks beside the stream."""
+    # How far a table is read is written down as a key.
+    concealed = tables.privacy.treatments(relation).keys() & {column.name for column in relation.key}
+    return size.can_be_chunked and not concealed
 
 
 def _size(connection: psycopg.Connection[Any], relation: Relation) -> TableSize:

@@ -15,7 +15,6 @@ from typing import Any, Final
 import psycopg
 
 from cdc.backfill import Backfill, Chunk, Key
-from cdc.capture import Tables
 from cdc.changes import Record
 from cdc.errors import OperatorError, RecordError
 from cdc.log import get
@@ -23,6 +22,7 @@ from cdc.merging import Fed, GivenUp
 from cdc.postgres import connect
 from cdc.settings import Settings
 from cdc.sqlstate import translated
+from cdc.tables import Tables
 from cdc.visibility import Visibility
 from snapshot.asked import AskedTables
 from snapshot.chunk import ChunkReader, Range, Told
@@ -143,8 +143,12 @@ class TableReaders:
             thread.join()
         self._asked.close()
 
-    def _give_up(self, backfill: Backfill, reason: str) -> None:
+    def _fail(self, number: int, table: _Table, reason: str) -> None:
+        """One table can't be read; the others go on."""
+        backfill = table.backfill
         with self._lock:
+            self._unmerged -= 1
+            self._in_use[number] = None
             self._tables.pop(backfill.id, None)
             if backfill.id not in self._given_up:
                 self._given_up[backfill.id] = GivenUp(backfill, reason)
@@ -231,10 +235,10 @@ class TableReaders:
         except (OperatorError, RecordError) as error:
             if table.backfill.initial:
                 raise
-            with self._lock:
-                self._unmerged -= 1
-                self._in_use[number] = None
-            self._give_up(table.backfill, error.message)
+            self._fail(number, table, error.message)
+            return
+        if chunk is None and table.backfill.joins:
+            self._fail(number, table, "it is gone")
             return
         if chunk is None:
             chunk = self._of_nothing(table, wanted)

@@ -108,6 +108,16 @@ def require_publication(connection: psycopg.Connection[Any], name: str, wanted: 
             raise OperatorError(finding.message, finding.remedy, code=finding.code)
 
 
+def require_whole(connection: psycopg.Connection[Any], name: str) -> dict[int, Member]:
+    """The publication's tables; an OperatorError for what is wrong with it as a whole."""
+    found = read_publication(connection, name)
+    wrong = findings_of(name, None, ()) if found is None else [*_unfixable(found), *_wrong_options(found)]
+    for finding in wrong:
+        raise OperatorError(finding.message, finding.remedy, code=finding.code)
+    assert found is not None
+    return {member.oid: member for member in found.members}
+
+
 def _unfixable(found: Publication) -> Iterator[Finding]:
     # It may be there for others as well, so it is never changed by us.
     scope = "ALL TABLES" if found.has_all_tables else f"TABLES IN SCHEMA {', '.join(found.schemas)}"

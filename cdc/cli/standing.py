@@ -8,10 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from cdc.errors import CdcError
+from cdc.changes import Trouble
+from cdc.errors import CdcError, ConfigError
 from cdc.postgres import connect
 from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
@@ -59,6 +60,7 @@ class ViewStanding:
     lag_bytes: int | None
     lag_s: float | None
     error: str | None = None
+    stopped: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ class Report:
 
     @property
     def common_lsn(self) -> int | None:
-        """The LSN at which all views stand, if it is one."""
-        lsns = {view.lsn for view in self.views}
+        """The LSN at which all views stand, if it is one; those of tables that stopped alone stand behind it."""
+        lsns = {view.lsn for view in self.views if view.stopped is None}
         return lsns.pop() if len(lsns) == 1 else None
 
 
@@ -89,6 +91,8 @@ class Observer:
         self._ledger = Ledger(settings.delta_root, settings.delta.storage_options)
         self._log: ProgressLog | None = None
         self._pipeline: Pipeline | None = None
+        self._schemas = 0
+        self._left_out: list[ConfigError] = []
 
     def close(self) -> None:
         """Leave the broker."""
@@ -130,10 +134,13 @@ class Observer:
     ) -> tuple[ViewStanding, ...]:
         if not progress.is_boundary:
             return ()
-        if self._pipeline is None:
-            self._pipeline = _asked(lambda: load_pipeline(self._settings), problems)
+        if self._pipeline is None or self._schemas != progress.schemas:
+            self._left_out = []
+            self._pipeline = _asked(lambda: load_pipeline(self._settings, self._left_out.append), problems)
+            self._schemas = progress.schemas
         if self._pipeline is None:
             return ()
+        problems += [f"{error.message} ({error.code})" for error in self._left_out]
         sinks = self._pipeline.sinks
         with ThreadPoolExecutor(8) as pool:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
@@ -141,7 +148,11 @@ class Observer:
         ledger = _asked(self._ledger.read, problems)
         positions = located(sinks, own, ledger)
         return tuple(
-            _view(target, position, asked[target][1], source, progress) for target, position in positions.items()
+            replace(
+                _view(target, position, asked[target][1], source, progress),
+                stopped=self._pipeline.specs[target.view].stopped,
+            )
+            for target, position in positions.items()
         )
 
 

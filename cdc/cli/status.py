@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
@@ -16,6 +17,7 @@ from cdc.backfill import Backfill
 from cdc.cli.screen import out
 from cdc.cli.services import Service
 from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
+from cdc.evolution import heals
 from cdc.lsn import format_lsn
 from cdc.progress import Kind
 from cdc.retention import SAFE, Level
@@ -93,6 +95,7 @@ def _view_dict(view: ViewStanding) -> dict[str, Any]:
         "lag_bytes": view.lag_bytes,
         "lag_seconds": view.lag_s,
         "error": view.error,
+        "stopped": asdict(view.stopped) if view.stopped is not None else None,
     }
 
 
@@ -146,6 +149,7 @@ def _views(report: Report) -> Table:
     for view in report.views:
         lsn = format_lsn(view.lsn) if view.lsn is not None else "[yellow]loading[/]"
         behind = size_text(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
+        behind = "[yellow]stopped[/]" if view.stopped is not None and not heals(view.stopped) else behind
         table.add_row(escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s))
     return table
 
@@ -168,6 +172,9 @@ def _slot(source: SourceStanding) -> str:
 def _problems(report: Report) -> list[RenderableType]:
     danger = report.source.danger if report.source else SAFE
     lines = [Text(f"! {problem}", style="yellow") for problem in report.problems]
+    for trouble in dict.fromkeys(view.stopped for view in report.views if view.stopped is not None):
+        text = f"! {trouble.message} ({trouble.code})\n  {trouble.remedy}"
+        lines.append(Text(text, style="yellow" if heals(trouble) else "red"))
     if danger.level is not Level.SAFE:
         text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"
         lines.append(Text(text, style=_COLOURS[danger.level]))

@@ -13,7 +13,11 @@ from sinks.spec import ViewSpec
 
 def named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]:
     """The specs of these views, of all when none is named."""
-    specs = declared(settings, captured_tables(settings))
+    wrong: list[ConfigError] = []
+    specs = declared(settings, captured_tables(settings), wrong.append)
+    # Views that are named can be seen to while another one no longer fits its table.
+    if wrong and not (names and specs.keys() >= set(names)):
+        raise wrong[0]
     if not specs:
         raise ConfigError(
             "nothing is captured yet",

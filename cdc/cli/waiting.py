@@ -11,7 +11,8 @@ from cdc.cli.positions import parse_position
 from cdc.cli.screen import err, out
 from cdc.cli.standing import Observer, ViewStanding
 from cdc.cli.views import named_views
-from cdc.errors import TransientError
+from cdc.errors import OperatorError, TransientError
+from cdc.evolution import heals
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 
@@ -44,6 +45,13 @@ def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: 
 def _behind(observer: Observer, lsn: int, names: Sequence[str]) -> list[ViewStanding]:
     report = observer.look()
     views = [view for view in report.views if not names or view.view in names]
+    for view in views:
+        if view.stopped is not None and not heals(view.stopped) and (view.lsn is None or view.lsn < lsn):
+            raise OperatorError(
+                f"{view.view} will not get there: {view.stopped.message}",
+                f"{view.stopped.remedy}; to wait for other views, name them",
+                code="TABLE_STOPPED",
+            )
     return [view for view in views if view.lsn is None or view.lsn < lsn] or ([] if views else _nothing())
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cdc.capture import Tables
 from cdc.changes import Origin, Record, Relation
 from cdc.errors import OperatorError
 from cdc.log import get
@@ -27,6 +26,7 @@ from cdc.replication import NewSlot, ReplicationConnection
 from cdc.resume import SlotState
 from cdc.schema_log import SchemaRecord
 from cdc.settings import Settings
+from cdc.tables import Tables
 from snapshot.reader import Batch, SnapshotReaders
 
 _log = get(__name__)
@@ -138,6 +138,7 @@ class Recovery:
             part=None,
             recovered_lsn=lsn,
             backfills=(),
+            schemas=previous.schemas + 1,
         )
         self._publisher.commit(progress)
         return progress

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,18 +27,26 @@ from jobs.tables import TableInfo
 from sinks.spec import Concealed, Kind, SinkOptions, ViewSpec
 
 Relations = Mapping[tuple[str, str], TableInfo]
+OnError = Callable[[ConfigError], None]
 
 NAME: Final = "VIEW_NAME"
 RESERVED: Final = frozenset({"afterimage", "changes"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
-def load_views(folder: Path, relations: Relations) -> list[ViewSpec]:
-    """Every `*.sql` file of the folder, by name."""
+def load_views(folder: Path, relations: Relations, on_error: OnError | None = None) -> list[ViewSpec]:
+    """Every `*.sql` file of the folder, by name. With `on_error`, a view that is wrong is told and left out."""
     if not folder.is_dir():
         hint = "make the folder (it may be empty), or set `views` in the configuration"
         raise ConfigError(f"the folder of the views does not exist: {folder}", hint, code="VIEW_FOLDER")
-    specs = [load_view(path, relations) for path in sorted(folder.glob("*.sql"))]
+    specs = []
+    for path in sorted(folder.glob("*.sql")):
+        try:
+            specs.append(load_view(path, relations))
+        except ConfigError as error:
+            if on_error is None:
+                raise
+            on_error(error)
     _check_patterns(specs)
     return specs
 
@@ -76,6 +84,7 @@ def declare_view(name: str, source: Source, relations: Relations) -> ViewSpec:
         fingerprint=_fingerprint(translation, key, table),
         file=source.name,
         concealed=_concealed(table, {delta[output.name]: output.source for output in translation.outputs}),
+        stopped=table.stopped,
     )
 
 
@@ -105,6 +114,7 @@ def mirror_spec(table: TableInfo) -> ViewSpec:
         sinks=(SinkOptions("delta"),),
         fingerprint=_hash([postgres_sql, spark_sql, key, _types(table, names)]),
         concealed=_concealed(table, dict(zip(columns, names, strict=True))),
+        stopped=table.stopped,
     )
 
 

@@ -98,6 +98,8 @@ class _ViewProver:
 
     def _read_source(self) -> _Expected:
         spec = self._spec
+        if spec.stopped is not None:
+            raise OperatorError(f"stopped alone: {spec.stopped.message}", spec.stopped.remedy, code="TABLE_STOPPED")
         types = self._cut.types(spec)
         digester = Digester([spec.columns.index(column) for column in spec.key])
         pairs = digester.all(self._watched("reading Postgres", None, self._cut.rows(spec), None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -58,14 +58,14 @@ def run_query(settings: Settings, sql: str, wait_lsn: int | None = None, timeout
         )
     for _ in range(ATTEMPTS - 1):
         try:
-            return _answer(settings, sql, state)
+            return _answer(settings, sql, state, wait_lsn)
         except (ConfigError, TransientError):
             # Files of a version that is no longer named may go: then, and only then, a new look can help.
             newer = ledger.read()
             if newer is None or newer.rows == state.rows:
                 raise
             state = newer
-    return _answer(settings, sql, state)
+    return _answer(settings, sql, state, wait_lsn)
 
 
 def _await(ledger: Ledger, lsn: int, timeout_s: float) -> LedgerState | None:
@@ -82,15 +82,31 @@ def _await(ledger: Ledger, lsn: int, timeout_s: float) -> LedgerState | None:
     return state
 
 
-def _answer(settings: Settings, sql: str, state: LedgerState) -> Answer:
+def _answer(settings: Settings, sql: str, state: LedgerState, wait_lsn: int | None) -> Answer:
     from jobs.query.names import resolve
 
     resolved = resolve(sql, state.rows)
+    cut = _cut(state, resolved.tables.values(), wait_lsn)
     opened = {
         engine: _open(f"{settings.delta_root}/{name}", state.rows[name].version, settings.delta.storage_options)
         for engine, name in resolved.tables.items()
     }
-    return Answer(_executed(resolved, opened), Cut(state.lsn, state.source_ts_us))
+    return Answer(_executed(resolved, opened), cut)
+
+
+def _cut(state: LedgerState, names: Collection[str], wait_lsn: int | None) -> Cut:
+    """Where the query's tables stand: all at one position, or it has no answer."""
+    rows = [state.rows[name] for name in names]
+    oldest = min(rows, key=lambda row: row.lsn, default=None)
+    if oldest is None:
+        return Cut(state.lsn, state.source_ts_us)
+    if any(row.lsn != oldest.lsn for row in rows) or oldest.lsn < (wait_lsn or 0):
+        raise OperatorError(
+            f"{oldest.name} has stopped at {format_lsn(oldest.lsn)} alone, the other tables have gone on",
+            "see `afterimage status` for the reason; a query of that table alone shows it as it was then",
+            code="TABLE_STOPPED",
+        )
+    return Cut(oldest.lsn, oldest.source_ts_us)
 
 
 def _open(path: str, version: int, storage_options: Mapping[str, str]) -> DeltaTable:

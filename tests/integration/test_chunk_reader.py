@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cdc.backfill import Backfill, Chunk, Key
-from cdc.capture import Tables
 from cdc.catalog import load_relations
 from cdc.postgres import connect
 from cdc.settings import Settings
+from cdc.tables import Tables
 from cdc.visibility import Visibility
 from snapshot.chunk import ChunkReader, Range, Told
 

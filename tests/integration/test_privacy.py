@@ -15,13 +15,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
+from cdc.changes import Trouble
 from cdc.check import check
 from cdc.check.fix import fix
 from cdc.errors import ConfigError, OperatorError
 from cdc.postgres import connect
+from cdc.schema_log import read_schemas
 from cdc.settings import Apply, Delta, Kafka, Settings
 from cdc.stack.server import Endpoint
-from tests.support.capturing import RunningCapture, folded, insert_lsn, read_topic, running_capture, table_messages
+from tests.support.capturing import folded, insert_lsn, read_topic, running_capture, table_messages
 from tests.support.processes import Command, run_command, write_config
 from tests.support.servers import Database
 from tests.support.source import prepared_source
@@ -156,16 +158,18 @@ def test_a_restart_goes_on_under_the_same_rules_and_refuses_others(private: Priv
     assert caught.value.code == "RULES_CHANGED"
 
 
-def test_a_renamed_column_stops_capture_before_it_is_published(private: Private) -> None:
+def test_a_renamed_column_stops_its_table_before_it_is_published(private: Private) -> None:
     settings, admin = private.settings, private.admin
-    capture = RunningCapture(settings).start()
-    capture.wait_for(insert_lsn(admin))
-    admin.execute("ALTER TABLE public.users RENAME ssn TO social")
-    admin.execute(f"INSERT INTO public.users (id, social) VALUES (5000, '{CANARY}')")
-    error = capture.ended()
-    capture.stop()
-    assert isinstance(error, OperatorError)
-    assert error.code == "RULE_RENAMED"
+
+    def trouble() -> Trouble | None:
+        return read_schemas(settings.kafka, settings.pipeline)["public", "users"].stopped
+
+    with running_capture(settings) as capture:
+        capture.wait_for(insert_lsn(admin))
+        admin.execute("ALTER TABLE public.users RENAME ssn TO social")
+        admin.execute(f"INSERT INTO public.users (id, social) VALUES (5000, '{CANARY}')")
+        assert wait_until(trouble, what="the table to stop").code == "RULE_RENAMED"
+        capture.wait_for(insert_lsn(admin))
     assert CANARY.encode() not in everything_in_kafka(settings)
 
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from cdc import compiled, oids
 from cdc.arrays import print_array
 from cdc.assembler import Assembler
+from cdc.batching import Limits
 from cdc.changes import UNCHANGED, Origin, Record, Relation
 from cdc.effects import Commit, Complete, Effect, Poll, Polled, Produce, Seal
 from cdc.envelope import TableEncoder
 from cdc.errors import CdcError
 from cdc.frames import POSTGRES_EPOCH_US
-from cdc.machine import CaptureMachine, Limits
+from cdc.machine import CaptureMachine
 from cdc.progress import Kind, Progress, checksum
 from snapshot.copy_text import parse_line
 from snapshot.reader import encoded

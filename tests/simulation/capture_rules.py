@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import cdc.assembler
+import cdc.batching
 import cdc.machine
 import cdc.open_transaction
 import cdc.progress
@@ -59,10 +60,10 @@ CAPTURE: Final = (
     broken("write down an idle position", MACHINE, "_due", "moved = ", "return False\n    moved = "),
     broken(
         "count every chunk",
-        MACHINE,
-        "_flush",
-        "add_checksums(self._batch.checksum, checksum(self._batch.buffer))",
-        "checksum(self._batch.buffer)",
+        cdc.batching.Batch,
+        "take",
+        "add_checksums(self.checksum, checksum(records))",
+        "checksum(records)",
     ),
     broken(
         "keep the ends of what was not touched",

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cdc.assembler import Assembler
 from cdc.backfill import Backfill
+from cdc.batching import Limits
 from cdc.changes import Origin, Relation
 from cdc.changes import Record as KafkaRecord
 from cdc.effects import (
@@ -31,7 +32,7 @@ from cdc.effects import (
 )
 from cdc.envelope import TableEncoder
 from cdc.errors import OperatorError, TransientError
-from cdc.machine import CaptureMachine, Limits
+from cdc.machine import CaptureMachine
 from cdc.progress import PROGRESS_KEY, Kind, Progress, add_checksums, checksum
 from cdc.resume import SlotState, Start, decide_start
 from cdc.schema_log import SchemaRecord

@@ -11,7 +11,6 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from cdc.capture import Tables
 from cdc.catalog import load_relations
 from cdc.changes import Origin, Relation
 from cdc.kafka_clients import END_OF_PARTITION, consumer
@@ -19,6 +18,7 @@ from cdc.names import progress_topic, quote_ident, topic_name
 from cdc.postgres import connect
 from cdc.progress import Progress
 from cdc.settings import Settings
+from cdc.tables import Tables
 from snapshot.copy_text import parse_line
 
 State = dict[bytes, tuple[int, bytes]]

@@ -229,13 +229,3 @@ def test_a_catalogue_ahead_of_the_log_is_refused(assembler, catalogue, resolved)
     with pytest.raises(OperatorError) as raised:
         assembler.feed(frames.relation(message))
     assert raised.value.code == "SCHEMA_CHANGED"
-
-
-def test_a_replica_identity_without_the_key_is_refused(assembler, catalogue):
-    by_index = replace(ACCOUNTS, identity="i")
-    catalogue.tables[ACCOUNTS.oid] = by_index
-    with pytest.raises(OperatorError) as raised:
-        assembler.feed(relation(by_index))
-    assert raised.value.code == "REPLICA_IDENTITY"
-    catalogue.tables[ACCOUNTS.oid] = replace(ACCOUNTS, identity="n")
-    assembler.feed(relation(catalogue.tables[ACCOUNTS.oid]))

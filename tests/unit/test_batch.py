@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cdc.errors import OperatorError
-from cdc.progress import Kind, Part, Progress
+from cdc.progress import Kind, Part, Progress, Stop
 from jobs.batch import PART_STALE_US, STALE_US, Mode, Target, Task, hides_rows, plan
 from sinks.protocol import Position
 
@@ -124,3 +124,43 @@ def test_what_does_not_fit_the_topics_stops(target: Target, position: Position |
 
     assert raised.value.code == code
     assert target.view in str(raised.value)
+
+
+class TestStopped:
+    """A table that stopped alone holds its own views where it stopped, until it was read again."""
+
+    def plan(self, position: Position | None, stop: Stop, ceiling_lsn: int = 100, rebuild: tuple[str, ...] = ()):
+        boundary = replace(BOUNDARY, stopped={TOPIC: stop})
+        return plan({ORDERS: position}, boundary, ceiling_lsn, rebuild)
+
+    def test_its_views_end_where_it_stopped(self):
+        [task] = self.plan(at(50, 4, 20), Stop(70))
+
+        assert (task.mode, task.floor_lsn) == (Mode.WRITE, 50)
+        assert task.position == Position(70, NOW_US, {TOPIC: (4, 20)})
+
+    @pytest.mark.parametrize("position", [None, at(70, 4, 20), at(60, 4, 20, ts_us=0)])
+    def test_there_they_stay(self, position: Position | None):
+        assert self.plan(position, Stop(60), rebuild=("orders",)) == []
+
+    def test_a_stop_that_is_still_ahead_changes_nothing(self):
+        assert self.plan(at(50, 4, 20), Stop(101)) == plan({ORDERS: at(50, 4, 20)}, BOUNDARY, 100)
+
+    def test_read_again_but_not_reached_yet(self):
+        assert self.plan(at(60, 4, 20), Stop(60, 90, 101)) == []
+
+    @pytest.mark.parametrize("position", [None, at(60, 4, 20), at(89, 4, 20)])
+    def test_read_again_its_views_are_replaced_by_what_was_read(self, position: Position | None):
+        [task] = self.plan(position, Stop(60, 80, 90))
+
+        assert task == Task(ORDERS, Mode.REPLACE, (0, 0), (10, 20), 79, Position(100, NOW_US, {TOPIC: (10, 20)}))
+
+    def test_from_then_on_they_flow(self):
+        [task] = self.plan(at(90, 4, 20), Stop(60, 80, 90))
+
+        assert (task.mode, task.start, task.floor_lsn) == (Mode.WRITE, (4, 20), 90)
+
+    def test_a_rebuild_leaves_out_what_is_void(self):
+        [task] = self.plan(at(100, 10, 20), Stop(60, 80, 90), rebuild=("orders",))
+
+        assert (task.mode, task.floor_lsn) == (Mode.REPLACE, 79)

@@ -30,7 +30,7 @@ NEVER_RAISED = {"ERROR"}
 """The base class's; it refuses to be raised itself."""
 FINDINGS = {"critical", "warning", "make"}
 """Functions whose first argument is a code, in cdc/check; `ok` is what was found in order and needs no entry."""
-TABLES = {"_Meaning", "_Refusal"}
+TABLES = {"_Meaning", "_Refusal", "Trouble"}
 """Rows of the tables that give foreign errors their codes."""
 
 

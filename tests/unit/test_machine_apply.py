@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc.progress import Kind, Progress
+from cdc.progress import Kind, Progress, Stop
 from jobs.batch import Mode, Target
 from jobs.control.halt import Run as Running
 from jobs.control.halt import RunTo, Stand, Step
@@ -141,3 +141,27 @@ def test_no_batch_ends_between_a_recovery_and_what_was_lost_before_it():
         run = machine.send(Asked(recovered, RunTo(wanted)))
         assert isinstance(run, Run)
         assert [task.position.lsn for task in run.tasks] == [ends]
+
+
+def test_a_stopped_table_stays_behind_while_the_others_flow():
+    other = Target("items", "delta", "shop.public.items")
+    ends = {TOPIC: (15, 0), other.topic: (9, 0)}
+    stopped = replace(boundary(20), ends=ends, stopped={TOPIC: Stop(15)})
+    machine, _ = located({MIRROR: at(10), other: Position(10, 10, {other.topic: (5, 0)})})
+
+    run = machine.send(Asked(stopped, Running()))
+    record = machine.send(None)
+
+    assert isinstance(run, Run)
+    assert {task.target: task.position.lsn for task in run.tasks} == {MIRROR: 15, other: 20}
+    assert isinstance(record, Record)
+    assert machine.send(None) == Ask(20)
+
+
+def test_where_all_tables_have_stopped_it_waits():
+    stopped = replace(boundary(20), stopped={TOPIC: Stop(10)})
+    machine, _ = located({MIRROR: at(10)})
+
+    assert machine.send(Asked(stopped, Running())) == Record({MIRROR: at(10)}, {})
+    assert machine.send(None) == Ask(20)
+    assert machine.send(Asked(replace(stopped, lsn=30), Running())) == Ask(30)

@@ -10,14 +10,30 @@ from typing import Any
 import pytest
 
 from cdc.assembler import Assembler
-from cdc.backfill import RowImage
+from cdc.backfill import Backfill, Chunk, RowImage
+from cdc.batching import Limits
 from cdc.changes import UNCHANGED, Change, Origin, Record
-from cdc.effects import Announce, Commit, Complete, Confirm, Effect, Poll, Polled, Produce, Seal
+from cdc.effects import (
+    Announce,
+    Commit,
+    Complete,
+    Confirm,
+    Effect,
+    Finish,
+    Left,
+    Poll,
+    Polled,
+    Produce,
+    ReadTable,
+    Seal,
+)
 from cdc.errors import ProtocolError
 from cdc.frames import POSTGRES_EPOCH_US
-from cdc.machine import CaptureMachine, Limits
+from cdc.machine import CaptureMachine
+from cdc.merging import NOTHING, Fed, GivenUp
 from cdc.pgoutput import LogicalMessage
-from cdc.progress import Kind, Part, Progress, checksum
+from cdc.progress import Kind, Part, Progress, Stop, checksum
+from cdc.visibility import Visibility
 from tests.support import frames
 
 TABLE = frames.table()
@@ -47,20 +63,28 @@ def message_record(message: LogicalMessage, origin: Origin | None, ordinal: int 
 class Driven:
     """A machine with its newest effect; `see` sends frames and goes on to the next Poll."""
 
-    def __init__(self, start: Progress = START, limits: Limits = LIMITS, announced: bool = True) -> None:
+    def __init__(
+        self,
+        start: Progress = START,
+        limits: Limits = LIMITS,
+        announced: bool = True,
+        refused: bool = False,
+        stopped: dict[int, str] | None = None,
+    ) -> None:
         assembler = Assembler(lambda _: TABLE, spill_directory=Path("unused"), spill_bytes=1 << 30)
         known = {TABLE.oid: TABLE} if announced else {}
-        machine = CaptureMachine(start, assembler, lambda _: Encoder(), known, limits, message_record)
+        machine = CaptureMachine(start, assembler, lambda _: Encoder(), known, limits, message_record, stopped)
+        self._refused = refused
         self._effects: Generator[Effect, Any, Any] = machine.run()
         self._answer: Any = None
         self.now_s = 0.0
         self.effects: list[Effect] = []
         self._to_poll()
 
-    def see(self, *sent: bytes, drained: bool = True, after_s: float = 2.0) -> list[Effect]:
+    def see(self, *sent: bytes, drained: bool = True, after_s: float = 2.0, fed: Fed = NOTHING) -> list[Effect]:
         self.now_s += after_s
         self.effects = []
-        self._answer = Polled(sent, drained, self.now_s, 77)
+        self._answer = Polled(sent, drained, self.now_s, 77, fed)
         self._to_poll()
         return self.effects
 
@@ -69,7 +93,9 @@ class Driven:
             effect = self._effects.send(self._answer)
             self._answer = {TOPIC: {0: 11}} if isinstance(effect, Seal) else None
             if isinstance(effect, Complete):
-                self._answer = replace(effect.change, new=("1", "whole"))
+                self._answer = Left(TOPIC) if self._refused else replace(effect.change, new=("1", "whole"))
+            if isinstance(effect, Announce):
+                self._answer = Left(TOPIC) if self._refused else None
             self.effects.append(replace_records(effect))
             if isinstance(effect, Poll):
                 return
@@ -323,3 +349,90 @@ def test_chunks_are_produced_while_a_transaction_is_read():
 
     assert [len(effect.records) for effect in effects if isinstance(effect, Produce)] == [2, 2, 1]
     assert commits(effects)[0].records == 5
+
+
+def test_a_shape_that_cannot_follow_stops_its_table_alone():
+    driven = Driven(announced=False, refused=True)
+
+    effects = driven.see(*transaction(120, 3), after_s=9.0) + driven.see(*transaction(140, 3), after_s=9.0)
+
+    assert sum(isinstance(effect, Announce) for effect in effects) == 1
+    assert values(effects) == []
+    assert [(each.kind, each.stopped, each.schemas) for each in commits(effects)] == [
+        (Kind.IDLE, {TOPIC: Stop(120)}, 1),
+        (Kind.IDLE, {TOPIC: Stop(120)}, 1),
+    ]
+
+
+def test_a_row_that_cannot_be_completed_stops_its_table_too():
+    sent = framed(
+        frames.begin(120),
+        frames.relation(frames.relation_message(TABLE)),
+        frames.insert(TABLE.oid, ("1", "x")),
+        frames.update(TABLE.oid, ("1", UNCHANGED)),
+        frames.insert(TABLE.oid, ("2", "x")),
+        frames.commit(120),
+    )
+
+    effects = Driven(refused=True).see(*sent)
+
+    assert values(effects) == ["120:1:77"]
+    assert commits(effects)[0].stopped == {TOPIC: Stop(120)}
+
+
+@pytest.mark.parametrize(
+    ("stop", "taken"),
+    [
+        (Stop(120), False),
+        (Stop(121), True),
+        (Stop(90, 120, 120), True),
+        (Stop(90, 121, 121), False),
+        (Stop(90, 120), True),
+    ],
+)
+def test_a_stopped_table_is_left_out_until_it_was_read_again(stop: Stop, taken: bool):
+    start = replace(START, stopped={TOPIC: stop})
+
+    effects = Driven(start, stopped={TABLE.oid: TOPIC}).see(*transaction(120, 1), after_s=9.0)
+
+    assert bool(values(effects)) is taken
+    assert commits(effects)[0].stopped == {TOPIC: stop}
+
+
+def test_a_table_that_was_read_beside_the_stream_is_whole_where_its_last_row_lies():
+    reading = Backfill("j", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=False, joins=True)
+    start = replace(START, stopped={TOPIC: Stop(90, since=95)}, backfills=(reading,))
+    driven = Driven(start, stopped={TABLE.oid: TOPIC})
+    chunk = Chunk("j", TABLE, None, None, [RowImage(b"9", 0, b"")], Visibility(100, 100, frozenset()), 120)
+
+    before = driven.see(*transaction(120, 1, 130), after_s=9.0)
+    after = driven.see(frames.keepalive(140), after_s=9.0, fed=Fed(chunks=[chunk]))
+
+    assert commits(before)[0].stopped == {TOPIC: Stop(90, since=95)}
+    assert [effect for effect in after if isinstance(effect, Finish)] == [Finish(replace(reading, rows=1), None, 140)]
+    assert commits(after)[0].stopped == {TOPIC: Stop(90, since=95, until=140)}
+    assert commits(after)[0].schemas == START.schemas + 1
+
+
+def test_a_table_that_could_not_be_read_stays_stopped_from_where_it_was():
+    reading = Backfill("j", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=False, joins=True)
+    start = replace(START, stopped={TOPIC: Stop(90, since=95)}, backfills=(reading,))
+    driven = Driven(start, stopped={TABLE.oid: TOPIC})
+
+    effects = driven.see(after_s=9.0, fed=Fed(given_up=[GivenUp(reading, "no right to it")]))
+    effects += driven.see(*transaction(120, 1), after_s=9.0)
+
+    assert values(effects) == []
+    assert commits(effects)[-1].stopped == {TOPIC: Stop(90)}
+    assert commits(effects)[-1].backfills == ()
+
+
+def test_while_a_table_joins_nobody_else_has_it_read():
+    asked = Backfill("asked", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=False)
+    driven = Driven(replace(START, stopped={TOPIC: Stop(90)}), stopped={TABLE.oid: TOPIC})
+
+    effects = driven.see(after_s=9.0, fed=Fed(begun=[asked]))
+
+    [refused] = [effect for effect in effects if isinstance(effect, Finish)]
+    assert refused.failure is not None
+    assert not any(isinstance(effect, ReadTable) for effect in effects)
