@@ -29,6 +29,11 @@ class Limits:
     behind_s: float = 1.0
     behind_interval_s: float = 0.5
 
+    def interval_s(self, behind_us: int) -> float:
+        """Far behind, nobody waits for the last milliseconds, and larger batches catch up sooner."""
+        is_behind = behind_us > self.behind_s * 1e6
+        return max(self.flush_interval_s, self.behind_interval_s) if is_behind else self.flush_interval_s
+
 
 @dataclass(slots=True)
 class Batch:

@@ -16,7 +16,6 @@ from cdc.batching import Batch, Limits
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
 from cdc.compiled import PlainLog
 from cdc.effects import (
-    Announce,
     Commit,
     Complete,
     Confirm,
@@ -31,13 +30,11 @@ from cdc.effects import (
     Seal,
     Settle,
 )
-from cdc.encoder import RecordEncoder
-from cdc.errors import ProtocolError
 from cdc.frames import Keepalive, decode_frame
-from cdc.lsn import format_lsn
 from cdc.merging import Due, Fed, Merging
 from cdc.pgoutput import LogicalMessage
 from cdc.progress import Kind, Part, Progress
+from cdc.shapes import EncoderOf, Shapes
 from cdc.stops import Stops
 from cdc.transaction import Transaction
 
@@ -51,7 +48,7 @@ class CaptureMachine:
         self,
         start: Progress,
         assembler: Assembler,
-        encoder_of: Callable[[Relation], RecordEncoder],
+        encoder_of: EncoderOf,
         announced: Mapping[int, Relation],
         limits: Limits,
         encode_message: EncodeMessage | None = None,
@@ -59,8 +56,6 @@ class CaptureMachine:
     ) -> None:
         """`stopped` are the topics of the tables that start.stopped names, by oid."""
         self.progress = start
-        self._stops = Stops(start.stopped, stopped or {})
-        self._schemas = start.schemas
         self._assembler = assembler
         self._encoder_of = encoder_of
         self._limits = limits
@@ -69,12 +64,11 @@ class CaptureMachine:
         self._boundary = start.lsn
         self._part = start.part
         self._merging = Merging(start.backfills, limits.remembered_keys_max)
-        self._announced = dict(announced)
-        self._encoders: dict[int, tuple[Relation, RecordEncoder]] = {}
+        stops = Stops(start.stopped, stopped or {})
+        self._shapes = Shapes(encoder_of, announced, stops, self._merging, start.schemas)
         self._plain = PlainLog(self._compiled)
         self._behind_us = 0
         self._committed_s = 0.0
-        self._idle_s = 0.0
         self._wall_ms = 0
         self._now_s = 0.0
 
@@ -96,24 +90,18 @@ class CaptureMachine:
     def _wait_s(self) -> float:
         if not self._batch.records:
             return self._limits.flush_interval_s if self._merging.backfills else self._limits.idle_interval_s
-        return max(0.0, self._batch.opened_s + self._interval_s - self._now_s)
-
-    @property
-    def _interval_s(self) -> float:
-        """Far behind, nobody waits for the last milliseconds, and larger batches catch up sooner."""
-        limits = self._limits
-        behind = self._behind_us > limits.behind_s * 1e6
-        return max(limits.flush_interval_s, limits.behind_interval_s) if behind else limits.flush_interval_s
+        return max(0.0, self._batch.opened_s + self._limits.interval_s(self._behind_us) - self._now_s)
 
     def _due(self, drained: bool) -> bool:
-        batch, limits, interval_s = self._batch, self._limits, self._interval_s
+        batch, limits = self._batch, self._limits
         if batch.records:
+            interval_s = limits.interval_s(self._behind_us)
             rested = self._now_s - self._committed_s >= interval_s
             return (drained and rested) or self._now_s - batch.opened_s >= interval_s or batch.is_full(limits)
         # Before a transaction begun in an earlier run is whole, no position is a boundary.
         if self._part is not None:
             return False
-        moved = batch.reached > self.progress.lsn and self._now_s - self._idle_s >= limits.idle_interval_s
+        moved = batch.reached > self.progress.lsn and self._now_s - self._committed_s >= limits.idle_interval_s
         return moved or self._merging.is_unsaved
 
     def _whole(self) -> tuple[Kind, Part | None]:
@@ -155,11 +143,7 @@ class CaptureMachine:
         return int(encoded.taken) - at
 
     def _compiled(self, oid: int) -> Any:
-        """The compiled encoder of a relation that the log has described, the schema topic knows and nothing stops."""
-        relation, encoder = self._encoders.get(oid, (None, None))
-        if encoder is None or relation is not self._assembler.relation(oid):
-            return None
-        return None if self._stops.may_leave_out(oid, self._batch.reached) else encoder.compiled
+        return self._shapes.compiled(oid, self._assembler.relation(oid), self._batch.reached)
 
     def _take(self, frame: bytes) -> Iterator[Effect]:
         self._plain.forget()
@@ -194,7 +178,7 @@ class CaptureMachine:
     def _merge(self, fed: Fed) -> Generator[Effect, Any, None]:
         """Put the chunks that the log has passed right before the position that it has reached."""
         for backfill in fed.begun:
-            if self._stops.is_open(backfill.topic):
+            if not self._shapes.may_be_read(backfill):
                 yield Finish(backfill, "the table has stopped, or is just being read: see `afterimage status`", 0)
             elif self._merging.begin(backfill):
                 yield ReadTable(backfill)
@@ -212,10 +196,10 @@ class CaptureMachine:
     def _merge_chunk(self, due: Due) -> Generator[Effect, Any, None]:
         chunk, rows = due.chunk, due.rows
         relation = chunk.relation
-        if self._announced.get(relation.oid) != relation:
+        if not self._shapes.is_announced(relation):
             if self._merging.is_older_shape(chunk):
                 rows = None
-            elif not (yield from self._announce(relation, self._batch.reached)):
+            elif not (yield from self._shapes.announce(relation, self._batch.reached)):
                 self._merging.drop_table_of(chunk)
                 yield Settle(chunk, again=False)
                 return
@@ -230,12 +214,7 @@ class CaptureMachine:
             yield from self._finish(finished, None)
 
     def _finish(self, backfill: Backfill, failure: str | None) -> Iterator[Effect]:
-        if backfill.joins and failure is None:
-            self._stops.whole(backfill.topic, self._batch.reached)
-            self._schemas += 1
-        elif backfill.joins:
-            self._stops.unread(backfill.topic)
-            self._schemas += 1
+        self._shapes.read(backfill, failure, self._batch.reached)
         yield Finish(backfill, failure, self._batch.reached)
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
@@ -259,12 +238,15 @@ class CaptureMachine:
         self._batch.source_ts_us = max(self._batch.source_ts_us, transaction.commit_ts_us)
 
     def _add_change(self, change: Change, origin: Origin, ordinal: int) -> Generator[Effect, Any, None]:
-        encoder = yield from self._encoder(change.relation, origin)
+        encoder = yield from self._shapes.encoder(change.relation, origin)
         if encoder is None:
             return
-        whole = (yield from self._completed(change, origin.commit_lsn)) if _has_gap(change) else change
+        whole: Change | Left | None = change
+        if change.new is not None and UNCHANGED in change.new:
+            self._batch.completed += 1
+            whole = yield Complete(change, origin.commit_lsn)
         if isinstance(whole, Left):
-            self._leave(change.relation, whole.topic, origin.commit_lsn)
+            self._shapes.leave(change.relation, whole.topic, origin.commit_lsn)
         elif whole is not None:
             records = encoder.change_records(whole, origin, ordinal, self._wall_ms)
             self._merging.remember(origin.xid, records)
@@ -278,54 +260,10 @@ class CaptureMachine:
         """Commit what is open; whole transactions, if nothing of this one is in it."""
         yield from self._commit(*((Kind.PART, done) if done.changes or done.messages else self._whole()))
 
-    def _completed(self, change: Change, lsn: int) -> Generator[Effect, Any, Change | Left | None]:
-        self._batch.completed += 1
-        whole: Change | Left | None = yield Complete(change, lsn)
-        return whole
-
     def _take_part(self, commit_lsn: int) -> Part:
         """What of this transaction the topics hold, which must be the one that an earlier run began."""
         part, self._part = self._part, None
-        if part is None:
-            return Part(commit_lsn, 0)
-        if part.commit_lsn != commit_lsn:
-            raise ProtocolError(
-                f"half of the transaction at {format_lsn(part.commit_lsn)} is in the topics, and it did not come again",
-                "was the publication changed? put it back, or run `afterimage recover --force`",
-                code="PART_LOST",
-            )
-        return part
-
-    def _encoder(self, relation: Relation, origin: Origin) -> Generator[Effect, Any, RecordEncoder | None]:
-        """What encodes the relation's rows; None for a table that has stopped alone."""
-        if self._stops.leaves_out(relation.oid, origin.commit_lsn):
-            return None
-        known = self._encoders.get(relation.oid)
-        if known is not None and known[0] is relation:
-            return known[1]
-        if self._announced.get(relation.oid) != relation:
-            if not (yield from self._announce(relation, origin.commit_lsn)):
-                return None
-            self._merging.shape_came(relation.oid, origin.xid)
-        encoder = self._encoder_of(relation)
-        self._encoders[relation.oid] = (relation, encoder)
-        return encoder
-
-    def _announce(self, relation: Relation, lsn: int) -> Generator[Effect, Any, bool]:
-        """Whether rows of this shape may follow."""
-        left: Left | None = yield Announce(relation, lsn)
-        if left is not None:
-            self._leave(relation, left.topic, lsn)
-            return False
-        self._schemas += 1
-        self._announced[relation.oid] = relation
-        return True
-
-    def _leave(self, relation: Relation, topic: str, lsn: int) -> None:
-        """Leave the table out from this transaction on; the others flow on."""
-        self._schemas += 1
-        self._stops.stop(relation.oid, topic, lsn)
-        self._merging.drop(topic)
+        return part.require(commit_lsn) if part is not None else Part(commit_lsn, 0)
 
     def _add(self, records: list[Record]) -> Iterator[Effect]:
         self._batch.add(records, self._now_s)
@@ -345,7 +283,7 @@ class CaptureMachine:
         if self.progress.is_boundary:
             self._boundary = self.progress.lsn
         self._batch = self._batch.after()
-        self._committed_s = self._idle_s = self._now_s
+        self._committed_s = self._now_s
         yield Confirm(self.progress.lsn)
 
     def _next(self, kind: Kind, part: Part | None, ends: Ends) -> Progress:
@@ -357,10 +295,6 @@ class CaptureMachine:
             snapshot=None,
             part=part,
             backfills=self._merging.backfills,
-            stopped=self._stops.stopped,
-            schemas=self._schemas,
+            stopped=self._shapes.stopped,
+            schemas=self._shapes.schemas,
         )
-
-
-def _has_gap(change: Change) -> bool:
-    return change.new is not None and UNCHANGED in change.new

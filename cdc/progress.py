@@ -42,6 +42,16 @@ class Part:
     changes: int
     messages: int = 0
 
+    def require(self, commit_lsn: int) -> Part:
+        """This part, if the transaction that comes next is the one that it is of."""
+        if self.commit_lsn != commit_lsn:
+            raise ProtocolError(
+                f"half of the transaction at {format_lsn(self.commit_lsn)} is in the topics, and it did not come again",
+                "was the publication changed? put it back, or run `afterimage recover --force`",
+                code="PART_LOST",
+            )
+        return self
+
     def body(self) -> dict[str, Any]:
         """As the record holds it."""
         return {"commit_lsn": format_lsn(self.commit_lsn), "changes": self.changes, "messages": self.messages}

@@ -9,6 +9,7 @@ import cdc.batching
 import cdc.machine
 import cdc.open_transaction
 import cdc.progress
+import cdc.shapes
 from tests.simulation import broker, capturing
 from tests.simulation.mutants import broken
 
@@ -48,7 +49,7 @@ CAPTURE: Final = (
         "message.end_lsn",
         capture_killed=0.05,
     ),
-    broken("skip the changes of a part", MACHINE, "_take_part", "return part\n", "return Part(commit_lsn, 0)\n"),
+    broken("skip the changes of a part", MACHINE, "_take_part", "part.require(commit_lsn)", "Part(commit_lsn, 0)"),
     broken(
         "skip no change behind a part",
         MACHINE,
@@ -74,9 +75,9 @@ CAPTURE: Final = (
     ),
     broken(
         "announce a shape before its rows",
-        MACHINE,
-        "_encoder",
-        "self._announced.get(relation.oid) != relation",
+        cdc.shapes.Shapes,
+        "encoder",
+        "not self.is_announced(relation)",
         "False",
     ),
     broken("a part is no boundary", cdc.progress.Progress, "is_boundary", "Kind.IDLE)", "Kind.IDLE, Kind.PART)"),
