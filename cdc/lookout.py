@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,36 +19,14 @@ from cdc.catalog import Table, all_tables, is_configured, relations_by_oid
 from cdc.changes import Relation, Trouble
 from cdc.check import publication, tables
 from cdc.evolution import Effect, changed, no_key, verdict
+from cdc.look import Known, Look
 from cdc.lsn import parse_lsn
 from cdc.privacy import Privacy
 from cdc.relations import partial
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from cdc.settings import Settings
 from cdc.slots import LOG_END
 from cdc.sqlstate import translated
-
-Known = Mapping[tuple[str, str], SchemaRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one look has found; tables by (schema, name)."""
-
-    current: Mapping[tuple[str, str], Relation]
-    """The captured tables that are there and can be followed, whether or not they were captured before."""
-    stuck: Mapping[tuple[str, str], Trouble]
-    """Captured tables that can't be followed until a person has acted."""
-    changed: Mapping[tuple[str, str], Trouble]
-    """Captured tables that must be read again."""
-    gone: frozenset[tuple[str, str]]
-    """Captured tables that are neither there nor configured any more."""
-    seen: frozenset[int]
-    """Every table there is."""
-
-    def summary(self) -> object:
-        """What has to be acted on when it is another one than before."""
-        codes = {name: trouble.code for name, trouble in self.stuck.items()}
-        return codes, self.changed.keys(), self.current.keys(), self.gone
 
 
 def look_at_tables(connection: psycopg.Connection[Any], settings: Settings, known: Known, privacy: Privacy) -> Look:
@@ -197,9 +174,3 @@ def log_end(connection: psycopg.Connection[Any]) -> int:
         row = connection.execute(f"SELECT ({LOG_END})::text".encode()).fetchone()
     assert row is not None
     return parse_lsn(row[0])
-
-
-def followed(known: Known, stopped: Collection[str]) -> dict[int, Relation]:
-    """The announced relations by oid; of two that had one oid under different names, the one that is followed."""
-    records = sorted(known.values(), key=lambda record: record.topic not in stopped)
-    return {record.shape.oid: record.shape for record in records}

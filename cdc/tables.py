@@ -13,7 +13,7 @@ from cdc.changes import Relation, Trouble
 from cdc.envelope import TableEncoder
 from cdc.names import topic_name
 from cdc.privacy import Privacy
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 
 
 @dataclass(frozen=True, slots=True)

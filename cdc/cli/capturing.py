@@ -17,7 +17,7 @@ from cdc.capture import LookAgain, Stopped, Streaming
 from cdc.check import fix
 from cdc.cli.facts import look_at_source, newest_progress, read_lineage_now, read_slot_now
 from cdc.cli.first_snapshot import first_snapshot
-from cdc.cli.rejoining import Rejoining
+from cdc.cli.rejoining import RejoiningDriver
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.lineage import Lineage, has_diverged, require_same_database, require_same_history
 from cdc.log import get
@@ -28,6 +28,7 @@ from cdc.privacy import Privacy
 from cdc.progress import Progress
 from cdc.publisher import Publisher
 from cdc.recover.run import Recovered, Recovery
+from cdc.rejoining import Rejoining
 from cdc.resume import SlotState, Start, decide_start, require_ours, require_recovery
 from cdc.rotation import may_be_replaced
 from cdc.schema_log import read_schemas
@@ -123,10 +124,9 @@ class CaptureRun:
             if not look.stuck:  # a table that is gone takes its rules' sense with it, and stops alone
                 privacy.require_fits(list(look.current.values()))
             tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, {}, privacy)
-            rejoining = Rejoining(
-                settings, tables, topics, publisher, guard.check, progress, known, log_end(connection)
-            )
-            progress = rejoining.run(look, connection)
+            rejoining = Rejoining(tables, progress, known, log_end(connection), lambda: time.time_ns() // 1000)
+            driver = RejoiningDriver(settings, tables, topics, publisher, guard.check, connection)
+            progress = driver.run(rejoining, look)
             watch = Watch(
                 lambda: look_at_tables(connection, settings, known, privacy),
                 rejoining.settled(look),

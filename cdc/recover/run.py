@@ -24,7 +24,7 @@ from cdc.recover.held import Bucket, HeldKeys
 from cdc.recover.image import image_of
 from cdc.replication import NewSlot, ReplicationConnection
 from cdc.resume import SlotState
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from cdc.settings import Settings
 from cdc.tables import Tables
 from snapshot.reader import Batch, SnapshotReaders

@@ -16,7 +16,7 @@ from cdc.pgoutput import decode
 from cdc.pgoutput_streams import STREAM_ABORT, STREAM_COMMIT, STREAM_START, STREAM_STOP, decode_stream
 from cdc.progress import Kind, Progress
 from cdc.rows import KINDS, decode_row
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from snapshot.copy_text import parse_line
 from tests.support.frame_corpus import FrameReader, recordings
 

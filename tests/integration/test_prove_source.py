@@ -17,7 +17,7 @@ from cdc.catalog import load_relations
 from cdc.check.fix import fix
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.postgres import connect
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from cdc.settings import Settings
 from jobs.declare import mirror_spec
 from jobs.prove.source import SourceCut, source_at_lsn

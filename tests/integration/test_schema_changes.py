@@ -13,7 +13,8 @@ import pytest
 from cdc.check.fix import fix
 from cdc.postgres import connect
 from cdc.progress import Progress
-from cdc.schema_log import SchemaRecord, read_schemas
+from cdc.schema_log import read_schemas
+from cdc.schema_record import SchemaRecord
 from cdc.settings import Capture, Kafka, Settings
 from tests.support.capturing import RunningCapture, folded, insert_lsn, running_capture, table_messages
 from tests.support.servers import Database

@@ -35,7 +35,7 @@ from cdc.errors import OperatorError, TransientError
 from cdc.machine import CaptureMachine
 from cdc.progress import PROGRESS_KEY, Kind, Progress, add_checksums, checksum
 from cdc.resume import SlotState, Start, decide_start
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from tests.simulation.broker import PROGRESS, SCHEMA, Broker, SimulatedPublisher
 from tests.simulation.readers import SimulatedReaders
 from tests.simulation.source import SYSTEM_ID, Source

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cdc.progress import PROGRESS_KEY, Kind, Progress, checksum
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from tests.simulation.broker import PROGRESS, SCHEMA, Broker, Entry, KafkaTransaction, Place
 from tests.simulation.source import SYSTEM_ID, Source
 from tests.simulation.tables import OIDS, PARTITIONS, TOPICS, WIDEST, Seen, partition

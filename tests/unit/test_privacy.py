@@ -16,7 +16,7 @@ from cdc.envelope import TableEncoder
 from cdc.errors import ConfigError, OperatorError, RecordError
 from cdc.privacy import Privacy
 from cdc.relations import selected
-from cdc.schema_log import SchemaRecord
+from cdc.schema_record import SchemaRecord
 from cdc.settings import Mask, Source
 from tests.support import frames
 
