@@ -58,7 +58,61 @@ cdef enum:
     LINE_HEADROOM = 8
 
 
-# --- crc32 (zlib's), sixteen bytes at a time -------------------------------------------------------------------------
+# --- crc32 (zlib's): folded by carry-less products where the processor has them, else sixteen bytes at a time ---------
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <immintrin.h>
+
+    static int crc32_can_fold(void) {
+        return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+    }
+
+    #define FOLDS __attribute__((target("pclmul,sse4.1")))
+
+    FOLDS static inline __m128i fold(__m128i x, __m128i by, __m128i next) {
+        __m128i products = _mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11));
+        return _mm_xor_si128(products, next);
+    }
+
+    /* Gopal et al., "Fast CRC computation using PCLMULQDQ", reflected. `size`: at least 64, in steps of 16. */
+    FOLDS static uint32_t crc32_fold(const uint8_t *data, Py_ssize_t size, uint32_t crc) {
+        const __m128i by64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
+        const __m128i by16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
+        const __m128i by8 = _mm_set_epi64x(0, 0x0163cd6124);
+        const __m128i poly = _mm_set_epi64x(0x01f7011641, 0x01db710641);
+        const __m128i low = _mm_set_epi32(0, -1, 0, -1);
+        const __m128i *at = (const __m128i *)data;
+        __m128i a = _mm_xor_si128(_mm_loadu_si128(at), _mm_cvtsi32_si128((int)crc));
+        __m128i b = _mm_loadu_si128(at + 1), c = _mm_loadu_si128(at + 2), d = _mm_loadu_si128(at + 3);
+        for (at += 4, size -= 64; size >= 64; at += 4, size -= 64) {
+            a = fold(a, by64, _mm_loadu_si128(at));
+            b = fold(b, by64, _mm_loadu_si128(at + 1));
+            c = fold(c, by64, _mm_loadu_si128(at + 2));
+            d = fold(d, by64, _mm_loadu_si128(at + 3));
+        }
+        a = fold(a, by16, b);
+        a = fold(a, by16, c);
+        a = fold(a, by16, d);
+        for (; size >= 16; at++, size -= 16)
+            a = fold(a, by16, _mm_loadu_si128(at));
+        a = _mm_xor_si128(_mm_srli_si128(a, 8), _mm_clmulepi64_si128(a, by16, 0x10));
+        a = _mm_xor_si128(_mm_srli_si128(a, 4), _mm_clmulepi64_si128(_mm_and_si128(a, low), by8, 0x00));
+        b = _mm_and_si128(_mm_clmulepi64_si128(_mm_and_si128(a, low), poly, 0x10), low);
+        a = _mm_xor_si128(a, _mm_clmulepi64_si128(b, poly, 0x00));
+        return (uint32_t)_mm_extract_epi32(a, 1);
+    }
+    #else
+    static int crc32_can_fold(void) { return 0; }
+    static uint32_t crc32_fold(const uint8_t *data, Py_ssize_t size, uint32_t crc) { return crc; }
+    #endif
+    """
+    bint crc32_can_fold() nogil
+    uint32_t crc32_fold(const uint8_t* data, Py_ssize_t size, uint32_t crc) nogil
+
+cdef bint _can_fold = crc32_can_fold()
 
 cdef uint32_t _crc[16][256]
 
@@ -81,6 +135,12 @@ _make_crc_tables()
 cdef uint32_t crc32(const uint8_t* data, Py_ssize_t size) noexcept nogil:
     cdef uint32_t crc = 0xFFFFFFFFu
     cdef uint32_t a, b, c, d
+    cdef Py_ssize_t folded
+    if _can_fold and size >= 64:
+        folded = size & ~15
+        crc = crc32_fold(data, folded, crc)
+        data += folded
+        size -= folded
     while size >= 16:
         a = crc ^ (data[0] | <uint32_t>data[1] << 8 | <uint32_t>data[2] << 16 | <uint32_t>data[3] << 24)
         b = data[4] | <uint32_t>data[5] << 8 | <uint32_t>data[6] << 16 | <uint32_t>data[7] << 24
@@ -478,6 +538,12 @@ cdef class CompiledTable:
         self.shared_lsn = lsn
         return 0
 
+    cdef int share_read(self, int64_t lsn, int64_t commit_us) except -1:
+        """What the rows of a snapshot have in common."""
+        self.share(self.read, None, lsn, commit_us // 1000)
+        self.shared_lsn = -1
+        return 0
+
     cdef int end(self, int64_t ordinal, char op, int64_t ts_ms) except -1:
         cdef Buffer* out = &self.out
         put(out, self.shared.data, self.shared.size)
@@ -503,6 +569,12 @@ cdef class Encoded:
 
     def __cinit__(self):
         self.records = []
+
+    def add_left(self, record):
+        """A record that Python has made of what was not plain."""
+        self.records.append(record)
+        self.size += len(record[2]) + len(record[3] or b"")
+        self.checksum += checksum_of([record])
 
     cdef int add(self, CompiledTable table, Buffer* key, bint tombstone, int64_t lsn, int64_t ordinal) except -1:
         """A record of `key` and what `table.out` holds, or its tombstone."""
@@ -821,29 +893,107 @@ cdef int read_field(Value* value, const char* data, Py_ssize_t size, Buffer* scr
     return 0
 
 
+cdef int put_line(CompiledTable table, Encoded into, const char* data, Py_ssize_t size, int64_t ts_ms) except -1:
+    """A COPY line as a record; LEAVE when it is not plain."""
+    cdef Buffer* out = &table.out
+    if read_line(table, data, size):
+        return LEAVE
+    table.keys.size = 0
+    if table.key.put(&table.keys, table.new, False):
+        return LEAVE
+    out.size = 0
+    put(out, "{\"before\":null,\"after\":", 23)
+    if table.row.put(out, table.new, True):
+        return LEAVE
+    table.end(0, c'r', ts_ms)
+    into.add(table, &table.keys, False, 0, 0)
+    return OK
+
+
 def encode_lines(CompiledTable table, list lines, Py_ssize_t at, int64_t lsn, int64_t commit_us, int64_t ts_ms):
     """Records of COPY's `lines[at:]`, up to one that is not plain."""
     cdef Encoded into = Encoded()
     cdef bytes line
-    cdef Buffer* out = &table.out
     into.taken = at
-    table.share(table.read, None, lsn, commit_us // 1000)
-    table.shared_lsn = -1
+    table.share_read(lsn, commit_us)
     while into.taken < PyList_GET_SIZE(lines):
         line = <bytes>PyList_GET_ITEM(lines, into.taken)
-        if read_line(table, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line)):
+        if put_line(table, into, PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line), ts_ms):
             break
-        table.keys.size = 0
-        if table.key.put(&table.keys, table.new, False):
-            break
-        out.size = 0
-        put(out, "{\"before\":null,\"after\":", 23)
-        if table.row.put(out, table.new, True):
-            break
-        table.end(0, c'r', ts_ms)
-        into.add(table, &table.keys, False, 0, 0)
         into.taken += 1
     return into
+
+
+ctypedef int (*GetCopyData)(void* connection, char** data, int asynchronous) noexcept nogil
+ctypedef void (*FreeMemory)(void* data) noexcept nogil
+
+cdef enum:
+    ROWS_AT_ONCE = 128  # taken without the interpreter's lock, which is asked for once for all of them
+
+
+cdef class CopyRows:
+    """The rows of a COPY as libpq gives them: `get` and `free` are where its PQgetCopyData and PQfreemem lie."""
+
+    cdef void* connection
+    cdef GetCopyData get
+    cdef FreeMemory free
+    cdef char* rows[ROWS_AT_ONCE]
+    cdef int sizes[ROWS_AT_ONCE]
+    cdef int at
+    cdef int held
+    cdef int answer
+
+    def __cinit__(self, uint64_t connection, uint64_t get, uint64_t free):
+        self.connection = <void*>connection
+        self.get = <GetCopyData>get
+        self.free = <FreeMemory>free
+        self.at = self.held = 0
+        self.answer = 1
+
+    def __dealloc__(self):
+        while self.at < self.held:
+            self.free(self.rows[self.at])
+            self.at += 1
+
+    cdef void fetch(self) noexcept nogil:
+        """As many rows as there are now; `answer` is then what libpq says in place of the next one, or positive."""
+        self.at = self.held = 0
+        while self.held < ROWS_AT_ONCE:
+            self.answer = self.get(self.connection, &self.rows[self.held], 1)
+            if self.answer <= 0:
+                break
+            self.sizes[self.held] = self.answer
+            self.held += 1
+
+    def encode(
+        self,
+        CompiledTable table,
+        Encoded into,
+        Py_ssize_t rows_max,
+        int64_t bytes_max,
+        int64_t lsn,
+        int64_t commit_us,
+        int64_t ts_ms,
+    ):
+        """Records added to `into` up to its limits, to a row that is not plain (then its line is the answer), or to
+        where libpq has none: 0 when it must read from the network, -1 at the end, -2 after an error; else 1."""
+        cdef bint left
+        table.share_read(lsn, commit_us)
+        while PyList_GET_SIZE(into.records) < rows_max and into.size < bytes_max:
+            if self.at == self.held:
+                if self.answer <= 0:
+                    answer, self.answer = self.answer, 1
+                    return answer
+                with nogil:
+                    self.fetch()
+                continue
+            left = put_line(table, into, self.rows[self.at], self.sizes[self.at], ts_ms)
+            line = self.rows[self.at][: self.sizes[self.at]] if left else None
+            self.free(self.rows[self.at])
+            self.at += 1
+            if left:
+                return line
+        return 1
 
 
 # --- towards Kafka ---------------------------------------------------------------------------------------------------

@@ -21,9 +21,7 @@ def copy_lines(
 ) -> Iterator[list[bytes]]:
     """The lines, so many at a time, fewer when they are large; take them all before the connection is used again."""
     pg = connection.pgconn
-    result = pg.exec_(statement)
-    if result.status != pq.ExecStatus.COPY_OUT:
-        raise result_error(result)
+    begin_copy(pg, statement)
     lines: list[bytes] = []
     size = 0
     while True:
@@ -35,15 +33,28 @@ def copy_lines(
                 yield lines
                 lines, size = [], 0
         elif length == 0:
-            select.select([pg.socket], [], [])
-            pg.consume_input()
+            await_rows(pg)
         else:
             break
     yield lines
-    _require_success(pg)
+    require_success(pg)
 
 
-def _require_success(pg: pq.abc.PGconn) -> None:
+def begin_copy(pg: pq.abc.PGconn, statement: bytes) -> None:
+    """Ask for the rows."""
+    result = pg.exec_(statement)
+    if result.status != pq.ExecStatus.COPY_OUT:
+        raise result_error(result)
+
+
+def await_rows(pg: pq.abc.PGconn) -> None:
+    """Wait for more from the network."""
+    select.select([pg.socket], [], [])
+    pg.consume_input()
+
+
+def require_success(pg: pq.abc.PGconn) -> None:
+    """What comes after the last row: an error is raised."""
     while (result := pg.get_result()) is not None:
         if result.status != pq.ExecStatus.COMMAND_OK:
             raise result_error(result)

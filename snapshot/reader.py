@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,19 +15,15 @@ from typing import Any, Final
 
 import psycopg
 
-from cdc.changes import Origin, Record, Relation
-from cdc.envelope import TableEncoder
+from cdc.changes import Origin, Relation
 from cdc.names import quote_ident, quote_literal
 from cdc.postgres import connect
 from cdc.relations import selected
 from cdc.settings import Source
 from cdc.sqlstate import translated
 from cdc.tables import Tables
-from snapshot.copy_lines import copy_lines
-from snapshot.copy_text import parse_line
+from snapshot.copy_records import Copied, copy_records
 
-_BATCH_ROWS: Final = 2_000
-_BATCH_BYTES: Final = 2 << 20
 _QUEUE_BATCHES: Final = 8
 _POLL_S: Final = 0.2
 
@@ -38,7 +33,7 @@ class Batch:
     """Some rows of one table; `last` when the table is done."""
 
     relation: Relation
-    records: list[Record]
+    copied: Copied
     last: bool
 
 
@@ -105,11 +100,10 @@ class SnapshotReaders:
     def _read(self, connection: psycopg.Connection[Any], relation: Relation) -> None:
         encoder = self._tables.encoder(relation)
         statement = self._copy_query(connection, relation).encode()
-        for lines in copy_lines(connection, statement, _BATCH_ROWS, _BATCH_BYTES):
-            records = encoded(encoder, lines, self._origin, time.time_ns() // 1_000_000)
-            if not self._hand_over(Batch(relation, records, last=False)):
+        for copied in copy_records(connection, statement, encoder, self._origin):
+            if not self._hand_over(Batch(relation, copied, last=False)):
                 return
-        self._hand_over(Batch(relation, [], last=True))
+        self._hand_over(Batch(relation, Copied([], 0), last=True))
 
     def _copy_query(self, connection: psycopg.Connection[Any], relation: Relation) -> str:
         """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
@@ -127,13 +121,3 @@ class SnapshotReaders:
                 continue
             return True
         return False
-
-
-def encoded(encoder: TableEncoder, lines: list[bytes], origin: Origin, ts_ms: int) -> list[Record]:
-    """The records of COPY's lines."""
-    records, at = encoder.plain_records(lines, 0, origin, ts_ms)
-    while at < len(lines):
-        records.append(encoder.read_record(parse_line(lines[at]), origin, ts_ms))
-        more, at = encoder.plain_records(lines, at + 1, origin, ts_ms)
-        records += more
-    return records

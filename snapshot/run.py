@@ -15,7 +15,7 @@ from cdc.backfill import Backfill
 from cdc.changes import Origin, Relation
 from cdc.log import get
 from cdc.lsn import format_lsn
-from cdc.progress import Kind, Progress, add_checksums, checksum
+from cdc.progress import Kind, Progress, add_checksums
 from cdc.publisher import Publisher
 from cdc.replication import NewSlot, ReplicationConnection
 from cdc.settings import Settings
@@ -146,11 +146,12 @@ class InitialSnapshot:
         return progress
 
     def _take(self, batch: Batch, state: SnapshotProgress) -> None:
-        self._publisher.produce(batch.records)
-        self._records += len(batch.records)
-        self._checksum = add_checksums(self._checksum, checksum(batch.records))
+        records = batch.copied.records
+        self._publisher.produce(records)
+        self._records += len(records)
+        self._checksum = add_checksums(self._checksum, batch.copied.checksum)
         table = batch.relation.qualified
-        state.read[table] = state.read.get(table, 0) + len(batch.records)
+        state.read[table] = state.read.get(table, 0) + len(records)
         if batch.last:
             state.done.add(table)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from typing import Final
+
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -14,9 +17,14 @@ from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
 from snapshot.run import SnapshotProgress
 
+_ALLOCATED_BETWEEN_COLLECTIONS: Final = 100_000
+
 
 def run_capture(settings: Settings) -> None:
     """Run until stopped."""
+    # Records come by the million and are in no cycle: looking for some among them took a fifth of a snapshot's time.
+    gc.freeze()
+    gc.set_threshold(_ALLOCATED_BETWEEN_COLLECTIONS, 20, 20)
     stop = stop_event()
     columns = (
         TextColumn("[bold]{task.description}"),

@@ -145,8 +145,8 @@ class Recovery:
 
     def _rows(self, batch: Batch, held: HeldKeys, state: Recovered, progress: Progress) -> Progress:
         """Send the rows that the topic does not hold just so."""
-        changed = _different(batch.records, held)
-        state.rows += len(batch.records)
+        changed = _different(batch.copied.records, held)
+        state.rows += len(batch.copied.records)
         state.changed += len(changed)
         return self._send(changed, progress)
 

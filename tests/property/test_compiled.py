@@ -20,8 +20,8 @@ from cdc.errors import CdcError
 from cdc.frames import POSTGRES_EPOCH_US
 from cdc.machine import CaptureMachine
 from cdc.progress import Kind, Progress, checksum
+from snapshot.copy_records import encoded
 from snapshot.copy_text import parse_line
-from snapshot.reader import encoded
 from tests.property.test_values import ARRAY_OF, SCALARS, any_text, arrays, awkward_text
 from tests.support import frames
 from tests.support.compiling import built
