@@ -83,6 +83,9 @@ bench-capture: $(READY) ## capture side by side with Debezium, about half an hou
 	@$(BIN)/python -m bench.capture
 	@$(BIN)/python -m bench.plot
 
+compare-debezium: $(READY) ## the same changes captured by Debezium and by Afterimage, compared event by event
+	@$(BIN)/python -m bench.compare
+
 check: format lint types imports test test-versions ## what CI runs
 
 format: $(READY)

@@ -30,21 +30,21 @@ _WAIT_S = 240.0
 
 @dataclass(slots=True)
 class Pipeline:
-    """One pipeline over one table."""
+    """One pipeline over some tables."""
 
     bench: Bench
     settings: Settings
     config: Path
 
     @staticmethod
-    def prepared(bench: Bench, name: str, database: str, table: str) -> Pipeline:
-        """With its roles and its publication."""
+    def prepared(bench: Bench, name: str, database: str, *tables: str) -> Pipeline:
+        """With its roles and its publication, for tables given as the configuration would."""
         at = bench.postgres
         source = Source(
             host=at.host,
             port=at.port,
             database=database,
-            tables=(f"public.{table}",),
+            tables=tables,
             stream=Role(user="bench_stream", password=PASSWORD),
             read=Role(user="bench_read", password=PASSWORD),
             admin=Role(user=at.user or "", password=at.password),

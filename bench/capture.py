@@ -74,7 +74,7 @@ def _latency_turns(bench: Bench, seconds: float, repeats: int, sides: list[str])
 
 
 def _our_latency(bench: Bench, database: str, seconds: float) -> Latency:
-    pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, TABLE)
+    pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, f"public.{TABLE}")
     with pipeline.running():
         pipeline.wait_for_boundary()
         return _told_latency(afterimage.SIDE, measure(bench, database, TABLE, pipeline.topic(TABLE), seconds))
@@ -97,7 +97,7 @@ def _snapshot_turns(bench: Bench, work: Snapshot, repeats: int, sides: list[str]
     _fill_table(bench, database, work.ddl, work.rows)
     for _ in range(repeats):
         if "afterimage" in sides:
-            pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, TABLE)
+            pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, f"public.{TABLE}")
             yield _told(work.name, pipeline.run(work.records))
         if "debezium" in sides:
             connector = _connector(bench, database, "initial")
@@ -113,7 +113,7 @@ def _catch_up_turns(bench: Bench, work: CatchUp, repeats: int, sides: list[str])
         if "limit" in sides:
             turns.append(_limit_turn(bench, database, work))
         if "afterimage" in sides:
-            pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, TABLE)
+            pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, f"public.{TABLE}")
             pipeline.take_snapshot()
             turns.append(lambda pipeline=pipeline: pipeline.run(work.records))  # type: ignore[misc]
         if "debezium" in sides:
