@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 A := $(BIN)/afterimage
-READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml cdc/_records.pyx | cksum | cut -d' ' -f1)
+COMPILED := $(sort $(wildcard cdc/compiled_source/*.px[yi]))
+READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml $(COMPILED) | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak test-matrix test-versions fuzz corpus check format lint types imports lock clean
@@ -15,7 +16,7 @@ help: ## this list
 
 setup: $(READY) ## install what is missing into .venv
 
-$(READY): config/requirements/dev.txt pyproject.toml cdc/_records.pyx
+$(READY): config/requirements/dev.txt pyproject.toml $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Afterimage needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""`python -m cdc.build_compiled`: compiles cdc/_records.pyx beside it; what `make setup` does after installing.
+"""`python -m cdc.build_compiled`: compiles cdc/compiled_source into cdc._records, as `make setup` does after installing.
 
 In: a C compiler and Python's headers, where there are any. Out: the module, or one line that says why Python will do
 its work. Keeps true: setup never fails on account of it, and a module of another source is never left in place.
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-SOURCE: Final = Path(__file__).with_name("_records.pyx")
+SOURCE: Final = Path(__file__).parent / "compiled_source"
 _FLAGS: Final = ("-O2", "-fPIC", "-shared", "-fwrapv", "-fno-strict-aliasing")
 
 
@@ -42,7 +42,7 @@ def build(path: Path) -> str | None:
             "-3",
             "--module-name",
             "cdc._records",
-            str(SOURCE),
+            str(SOURCE / "records.pyx"),
             "-o",
             str(generated),
         ]
@@ -73,7 +73,8 @@ def _compile(generated: Path, path: Path) -> str | None:
 
 def source_digest() -> str:
     """Changes with the source."""
-    return "source:" + hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:32]
+    whole = b"".join(path.read_bytes() for path in sorted(SOURCE.glob("*.px[yi]")))
+    return "source:" + hashlib.sha256(whole).hexdigest()[:32]
 
 
 def _last_line(output: str) -> str:
