@@ -1,4 +1,4 @@
-"""`python -m cdc.build_compiled`: compiles cdc/compiled_source into cdc._records, as `make setup` does after installing.
+"""`python -m cdc.build_compiled`, part of `make setup`: compiles cdc/compiled_source into cdc._records.
 
 In: a C compiler and Python's headers, where there are any. Out: the module, or one line that says why Python will do
 its work. Keeps true: setup never fails on account of it, and a module of another source is never left in place.
