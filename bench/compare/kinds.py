@@ -161,7 +161,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "source-theirs": _around(
         "`source.sequence`, `xmin`, `origin`, `origin_lsn`",
-        "`sequence` is what `commit_lsn` and `ordinal` say; the others are null without settings of their own",
+        "`sequence` is there to tell repeats apart, as `commit_lsn` and `ordinal` do; the others were null",
     ),
     "finer-times": _around(
         "`ts_us` and `ts_ns`, in `source` and beside it",

@@ -86,8 +86,9 @@ def page(found: Summary) -> str:
     share = 100 * found.same_values / max(1, found.values)
     lines = [
         f"{sum(found.ops.values()):,} pairs of records: {told}. {found.values:,} column values, {found.same_values:,}",
-        f"of them ({share:.1f} %) the same JSON on both sides; of the {found.awkward:,} awkward values of every type,",
-        f"{found.same_awkward:,}. Every difference is one of those below.",
+        f"of them ({share:.1f} %) the same JSON on both sides; of the {found.awkward:,} awkward values of every type, "
+        f"{found.same_awkward:,}.",
+        "Every difference is one of those below.",
     ]
     for group in Group:
         lines += ["", f"### {group.value[0].upper()}{group.value[1:]}", "", *_HEAD]
