@@ -110,7 +110,7 @@ def _catch_up_turns(bench: Bench, work: CatchUp, repeats: int, sides: list[str])
     _fill_table(bench, database, (*ACCOUNTS, work.procedure), work.rows)
     turns: list[Callable[[], Run]] = []
     for _ in range(repeats):
-        if "limit" in sides:
+        if limit.SIDE in sides and limit.is_there():
             turns.append(_limit_turn(bench, database, work))
         if "afterimage" in sides:
             pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, f"public.{TABLE}")
@@ -133,10 +133,15 @@ def _limit_turn(bench: Bench, database: str, work: CatchUp) -> Callable[[], Run]
     slot = f"l{secrets.token_hex(3)}"
     _create_slot(bench, database, slot)
     at = bench.postgres
-    conninfo = (
-        f"host={at.host} port={at.port} user={at.user} password={at.password} dbname={database} replication=database"
-    )
-    return lambda: limit.run_limit(conninfo, slot, PUBLICATION, work.changes)
+    conninfo = f"host={at.host} port={at.port} user={at.user} password={at.password} dbname={database}"
+
+    def run() -> Run:
+        with bench.connect(database) as connection:
+            end = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+        assert end is not None
+        return limit.run_limit(limit.Log(conninfo, slot, PUBLICATION, end[0], work.changes))
+
+    return run
 
 
 def _database(bench: Bench, name: str) -> str:
