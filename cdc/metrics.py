@@ -70,6 +70,13 @@ BATCH_SECONDS: Final = Histogram(
 VIEW_LSN: Final = Gauge(
     "view_lsn", "Where a view stands, in bytes of the source's log", ["view", "sink"], namespace=_P, registry=REGISTRY
 )
+VIEW_UNFIT_ROWS: Final = Gauge(
+    "view_unfit_rows",
+    "Rows that a view lacks, since a value of them has no counterpart in its column's Delta type",
+    ["view", "sink"],
+    namespace=_P,
+    registry=REGISTRY,
+)
 
 _NOT_KNOWN: Final = float("nan")
 _last: list[Progress] = []

@@ -270,8 +270,15 @@ class Apply(Section):
         description="any Spark setting; it goes before our own, and JVM options are added to them",
     )
     interval_s: float = Field(default=0.2, ge=0, description="the least time between the starts of two batches")
+    unfit_values: Literal["stop", "dead_letter"] = Field(
+        default="stop",
+        description="what a value that its Delta type cannot hold does: `stop` apply, or `dead_letter`: views "
+        "that read it lack its row, and say so",
+    )
     dead_letters_max: int = Field(
-        default=100, ge=0, description="apply stops when a sink has refused more rows of a view than this"
+        default=100,
+        ge=0,
+        description="apply stops when a sink has refused, or a view lacks, more rows of a view than this",
     )
 
 

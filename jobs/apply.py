@@ -32,6 +32,7 @@ from jobs.pipeline import Pipeline, load_pipeline
 from jobs.rebuild_progress import RebuildProgress
 from jobs.recording import located, recorded, require_kept
 from jobs.tasks import TaskRunner
+from jobs.unfit import LackingRows
 from sinks.protocol import Position
 from sinks.standing import lost
 
@@ -76,6 +77,8 @@ class ApplyRun:
         self._ledger = Ledger(settings.delta_root, settings.delta.storage_options)
         self._log = ProgressLog(settings.kafka, settings.pipeline)
         self._dead_letters = DeadLetters(settings)
+        tolerated = settings.apply.unfit_values == "dead_letter"
+        self._lacking = LackingRows(self._dead_letters, settings.apply.dead_letters_max, tolerated=tolerated)
         self._pipeline: Pipeline | None = None
         self._schemas = 0
         self._rebuild: dict[str, str] = {}
@@ -153,6 +156,7 @@ class ApplyRun:
         with ThreadPoolExecutor(_THREADS) as pool:
             own = dict(zip(sinks, pool.map(lambda sink: sink.position(), sinks.values()), strict=True))
         found = located(sinks, own, self._ledger.read())
+        self._lacking.locate(found)
         for target, position in found.items():
             stands = format_lsn(position.lsn) if position is not None else "nowhere"
             _log.info("view found", view=target.view, sink=target.sink, lsn=stands)
@@ -240,10 +244,12 @@ class ApplyRun:
         self._batch_s = time.monotonic()
         self._control.confirm_owner()
         with RebuildProgress(self._control, self._spark, self._rebuild, tasks) as progress:
-            TaskRunner(self._settings, self._spark, self._loaded, self._dead_letters, progress.ended).run(tasks)
+            refused = self._dead_letters, self._lacking
+            TaskRunner(self._settings, self._spark, self._loaded, *refused, progress.ended).run(tasks)
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
         self._control.confirm_owner()
+        positions = {target: self._lacking.marked(target, position) for target, position in positions.items()}
         rows = recorded(self._loaded.sinks, positions)
         if rows:
             self._ledger.write(rows)
@@ -251,6 +257,7 @@ class ApplyRun:
         metrics.BATCH_SECONDS.observe(time.monotonic() - self._batch_s)
         for target, position in positions.items():
             metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
+            metrics.VIEW_UNFIT_ROWS.labels(target.view, target.sink).set(len(position.unfit))
         _log.info("batch done", lsn=format_lsn(lsn), seconds=round(time.monotonic() - self._batch_s, 3))
         for request, view in rebuilt.items():
             _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
@@ -20,10 +20,11 @@ from cdc.settings import Kafka
 from jobs.failures import translated
 from jobs.kafka_options import source_options
 from jobs.native_rows import Unusual, spark_schema
-from jobs.rows import INTERNAL, ORDINAL, PARTITION, TRUNCATE, before_truncate, positioned, typed
+from jobs.rows import DIGEST, INTERNAL, ORDINAL, PARTITION, TRUNCATE, UNFIT_COLUMNS, before_truncate, positioned, typed
 from jobs.small_range import RECORDS_MAX, SmallRange, read_small_range
 from jobs.tables import TableInfo
-from sinks.protocol import LSN, OP
+from jobs.unfit import STRICT, Watch, digest, too_many
+from sinks.protocol import AT, LSN, OP, UPSERT, Unfit
 
 _log = get(__name__)
 
@@ -35,17 +36,21 @@ ONE_TASK_RECORDS_MAX: Final = 20_000
 class Changes:
     """`frame` has one row per changed key: the table's columns, OP, LSN, AT.
 
-    After a truncate (its position is `truncated_at`) the frame's upserts are the table's whole content.
+    After a truncate (its position is `truncated_at`) the frame's upserts are the table's whole content. `unfit` rows
+    have null where their value fits no type, and are not in the frame at all where that is their key. Of the keys that
+    were watched, `touched` have changed.
     """
 
     frame: DataFrame
     count: int
     truncated_at: tuple[int, int] | None
     held: DataFrame
+    unfit: tuple[Unfit, ...] = ()
+    touched: frozenset[str] = frozenset()
 
     @property
     def empty(self) -> bool:
-        """Whether nothing changed."""
+        """Whether no row that can be shown changed."""
         return self.count == 0 and self.truncated_at is None
 
     def release(self) -> None:
@@ -59,20 +64,22 @@ def read_changes(
     kafka: Kafka,
     offsets: tuple[Sequence[int], Sequence[int]],
     lsns: tuple[int, int],
+    watch: Watch = STRICT,
 ) -> Changes:
     """The last change per key of `table` in [start, end) per partition, of transactions with floor <= LSN < ceiling."""
     if _records_max(*offsets) <= RECORDS_MAX:
         try:
-            return _from_driver(spark, table, read_small_range(table, kafka, offsets, lsns))
+            return _from_driver(spark, table, read_small_range(table, kafka, offsets, lsns), watch)
         except Unusual as odd:
             _log.info("a small range is left to spark", topic=table.topic, reason=str(odd))
-    return _from_spark(spark, table, kafka, offsets, lsns)
+    return _from_spark(spark, table, kafka, offsets, lsns, watch)
 
 
-def _from_driver(spark: SparkSession, table: TableInfo, small: SmallRange) -> Changes:
+def _from_driver(spark: SparkSession, table: TableInfo, small: SmallRange, watch: Watch) -> Changes:
     with translated(f"reading {table.topic}"):
         frame = spark.createDataFrame(small.rows, spark_schema(table))
-    return Changes(frame, small.rows.num_rows, small.truncated_at, frame)
+    touched = watch.known.intersection(map(digest, small.keys)) if watch.known else watch.known
+    return Changes(frame, small.rows.num_rows, small.truncated_at, frame, touched=touched)
 
 
 def _from_spark(
@@ -81,19 +88,46 @@ def _from_spark(
     kafka: Kafka,
     offsets: tuple[Sequence[int], Sequence[int]],
     lsns: tuple[int, int],
+    watch: Watch,
 ) -> Changes:
     with translated(f"reading {table.topic}"):
         rows = _last_per_key(_records(spark, table, kafka, *offsets), table, lsns)
         if _records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
             rows = rows.coalesce(1)
-        held = typed(rows, table).persist(StorageLevel.MEMORY_AND_DISK)
-        counted = held.groupBy(OP, PARTITION).agg(F.count("*"), F.max(F.struct(LSN, ORDINAL))).collect()
+        held = typed(rows, table, watch).persist(StorageLevel.MEMORY_AND_DISK)
+        nameless = F.arrays_overlap(UNFIT_COLUMNS, F.array(*map(F.lit, table.key)))
+        found = F.count("*"), F.max(F.struct(LSN, ORDINAL)), F.count(DIGEST), F.count_if(nameless)
+        counted = held.groupBy(OP, PARTITION).agg(*found).collect()
         truncates = {row[1]: (row[3][0], row[3][1]) for row in counted if row[0] == TRUNCATE}
-        frame = held.where(F.col(OP) != TRUNCATE)
+        live = held.where(F.col(OP) != TRUNCATE)
         if truncates:
-            frame = frame.where(~before_truncate(truncates))
-        count = frame.count() if truncates else sum(row[2] for row in counted)
-        return Changes(frame.drop(*INTERNAL), count, max(truncates.values(), default=None), held)
+            live = live.where(~before_truncate(truncates))
+        watched = _watched(live, table, watch) if any(row[4] for row in counted) else []
+        # No row of such a key can be in any view, so there is nothing to delete either.
+        frame = live.where(~nameless) if any(row[5] for row in counted) else live
+        count = sum(row[2] for row in counted) if frame is live and not truncates else frame.count()
+        return Changes(
+            frame.drop(*INTERNAL),
+            count,
+            max(truncates.values(), default=None),
+            held,
+            tuple(
+                Unfit(row[DIGEST], row[AT], row[LSN], tuple(row[UNFIT_COLUMNS]))
+                for row in watched
+                if row[OP] == UPSERT and row[UNFIT_COLUMNS]
+            ),
+            watch.known.intersection(row[DIGEST] for row in watched),
+        )
+
+
+def _watched(live: DataFrame, table: TableInfo, watch: Watch) -> list[Row]:
+    """The rows that have a digest: changes of keys that are known, and upserts that fit no type."""
+    unfit_max = watch.unfit_max or 0
+    most = unfit_max + len(watch.known)
+    found = live.where(F.col(DIGEST).isNotNull()).select(OP, AT, LSN, UNFIT_COLUMNS, DIGEST).limit(most + 1).collect()
+    if len(found) > most:
+        raise too_many(f"a view of {table.qualified}", len(found), unfit_max)
+    return found
 
 
 def _records_max(start: Sequence[int], end: Sequence[int]) -> int:

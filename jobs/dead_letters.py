@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from cdc.errors import OperatorError, TransientError
 from cdc.kafka_clients import producer, translated
@@ -39,14 +40,8 @@ class DeadLetters:
         refused = list(rejected)
         if not refused:
             return
-        with translated("writing dead letters"):
-            for row in refused:
-                key, value = _record(target, row)
-                self._producer.produce(self._topic, value, key)
-            if self._producer.flush(_FLUSH_S):
-                raise TransientError("the dead-letter topic does not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")
+        self.write(target, refused)
         self._counts[target] += len(refused)
-        _log.warning("rows refused", view=target.view, sink=target.sink, rows=len(refused), topic=self._topic)
         if self._counts[target] > self._limit:
             raise OperatorError(
                 f"{target.sink} has refused {self._counts[target]} rows of {target.view}, the last one at "
@@ -56,11 +51,23 @@ class DeadLetters:
                 code="DEAD_LETTERS",
             )
 
+    def write(self, target: Target, refused: Sequence[Rejected]) -> None:
+        """Write them down, durably."""
+        if not refused:
+            return
+        with translated("writing dead letters"):
+            for row in refused:
+                key, value = _record(target, row)
+                self._producer.produce(self._topic, value, key)
+            if self._producer.flush(_FLUSH_S):
+                raise TransientError("the dead-letter topic does not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")
+        _log.warning("rows refused", view=target.view, sink=target.sink, rows=len(refused), topic=self._topic)
+
 
 def _record(target: Target, row: Rejected) -> tuple[bytes, bytes]:
     topic, _, place = row.at.rpartition("@")
     partition, _, offset = place.partition(":")
-    body = {
+    body: dict[str, Any] = {
         "view": target.view,
         "sink": target.sink,
         "topic": topic,
@@ -70,5 +77,7 @@ def _record(target: Target, row: Rejected) -> tuple[bytes, bytes]:
         "reason": row.reason,
         "ts_ms": time.time_ns() // 1_000_000,
     }
+    if row.columns:
+        body["columns"] = list(row.columns)
     key = f"{target.view}/{target.sink}"
     return key.encode(), json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()

@@ -66,8 +66,8 @@ def _ours(error: Exception) -> CdcError | None:
         kind = body["type"]
         return OperatorError(
             f"{at}: a value of {table}, column {body['column']} ({kind}), has no counterpart in its Delta type",
-            "infinity, years BC and numeric NaN have none: correct the row and forbid the value by a CHECK, "
-            "or make the column text, or leave the table out; then run apply again",
+            "infinity, years BC and numeric NaN have none: correct the row and forbid the value by a CHECK, or make "
+            "the column text, or set apply.unfit_values: dead_letter; then run apply again",
             code="VALUE_UNFIT",
         )
     return ProtocolError(

@@ -11,9 +11,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cdc.errors import CdcError, OperatorError, TransientError
+from sinks.position import parse_unfit, unfit_fields
+from sinks.protocol import Unfit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +38,8 @@ class LedgerRow:
     lsn: int
     source_ts_us: int
     offsets: Mapping[str, tuple[int, ...]]
+    unfit: tuple[Unfit, ...] = ()
+    """The rows that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,10 @@ class Ledger:
 
         # On the very version that was read or written last: a retry would look away from who came between.
         once = CommitProperties(max_commit_retries=0)
-        write_deltalake(self._table, rows, mode="overwrite", commit_properties=once)
+        # A ledger of an earlier version of Afterimage has fewer columns.
+        known = {field.name for field in self._table.schema().fields}
+        schema_mode: Literal["overwrite"] | None = None if known >= set(rows.column_names) else "overwrite"
+        write_deltalake(self._table, rows, mode="overwrite", schema_mode=schema_mode, commit_properties=once)
         if self._table.version() % VACUUM_EVERY == 0:
             self._table.vacuum(dry_run=False, full=True, enforce_retention_duration=False)
 
@@ -150,7 +157,7 @@ def _state(loaded: list[dict[str, Any]]) -> LedgerState | None:
     # A table that was created but never written: killed before the first batch's commit.
     if not loaded:
         return None
-    rows = {row["name"]: LedgerRow(**{**row, "offsets": _offsets(row["offsets"])}) for row in loaded}
+    rows = {row["name"]: _row(row) for row in loaded}
     newest = max(row.lsn for row in rows.values())
     moments = {(row.lsn, row.source_ts_us) for row in rows.values() if row.lsn == newest}
     if len(moments) != 1:
@@ -161,6 +168,11 @@ def _state(loaded: list[dict[str, Any]]) -> LedgerState | None:
         )
     lsn, source_ts_us = moments.pop()
     return LedgerState(lsn, source_ts_us, rows)
+
+
+def _row(row: dict[str, Any]) -> LedgerRow:
+    unfit = parse_unfit(json.loads(row.get("unfit") or "[]"))
+    return LedgerRow(**{**row, "offsets": _offsets(row["offsets"]), "unfit": unfit})
 
 
 def _offsets(text: str) -> dict[str, tuple[int, ...]]:
@@ -179,5 +191,6 @@ def _arrow(rows: Sequence[LedgerRow]) -> pa.Table:
             "lsn": pa.array([row.lsn for row in rows], pa.int64()),
             "source_ts_us": pa.array([row.source_ts_us for row in rows], pa.int64()),
             "offsets": pa.array(texts, pa.string()),
+            "unfit": pa.array([json.dumps(unfit_fields(row.unfit)) for row in rows], pa.string()),
         }
     )

@@ -22,8 +22,8 @@ def recorded(sinks: Mapping[Target, Sink], positions: Mapping[Target, Position])
         sink = sinks[target]
         if isinstance(sink, DeltaSink):
             version, generation = sink.held_version()
-            offsets = position.offsets
-            rows.append(LedgerRow(sink.folder, version, generation, position.lsn, position.source_ts_us, offsets))
+            moment = position.lsn, position.source_ts_us
+            rows.append(LedgerRow(sink.folder, version, generation, *moment, position.offsets, position.unfit))
     return rows
 
 

@@ -2,7 +2,7 @@
 
 In: `key`, `value`, `position` (a tombstone's header), `partition`, `offset`. Out: the table's columns in Delta's names
 and types, OP, LSN, AT and what ordering needs. Keeps true: a value arrives exactly, or `jobs.failures` names the record
-and the column: never a silent null, and never the value.
+and the column, or the row's UNFIT_COLUMNS do: never a silent null, and never the value.
 """
 
 from __future__ import annotations
@@ -23,13 +23,16 @@ from cdc.oids import ELEMENT_OF
 from cdc.values import decoder
 from jobs.tables import ColumnInfo, TableInfo
 from jobs.typemap import delta_type
+from jobs.unfit import STRICT, Watch
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 
 TRUNCATE: Final = "t"
 TRUNCATE_KEY: Final = "{}"
 ORDINAL: Final = "__ordinal"
 PARTITION: Final = "__partition"
-INTERNAL: Final = (ORDINAL, PARTITION)
+UNFIT_COLUMNS: Final = "__unfit_columns"
+DIGEST: Final = "__digest"
+INTERNAL: Final = (ORDINAL, PARTITION, UNFIT_COLUMNS, DIGEST)
 
 # Both mark a message of Spark's raise_error as ours; jobs.failures reads it back.
 MALFORMED: Final = "malformed"
@@ -68,8 +71,12 @@ def positioned(records: DataFrame, table: TableInfo) -> DataFrame:
     )
 
 
-def typed(rows: DataFrame, table: TableInfo) -> DataFrame:
-    """One row per key, its texts made values of Delta's types; a delete has its key alone."""
+def typed(rows: DataFrame, table: TableInfo, watch: Watch = STRICT) -> DataFrame:
+    """One row per key, its texts made values of Delta's types; a delete has its key alone.
+
+    UNFIT_COLUMNS names the columns whose value is null only because none fits, where the watch lets such rows pass.
+    DIGEST is the key's, of upserts among these and of the keys that are known.
+    """
     key_columns = [column for column in table.columns if column.key]
     carried = _carried(table)
     keys = F.from_json("key", _texts([column.name for column in key_columns])).cast(_positional(len(key_columns)))
@@ -81,11 +88,17 @@ def typed(rows: DataFrame, table: TableInfo) -> DataFrame:
     texts = from_after | from_key
     names = delta_columns(column.name for column in table.columns)
     operation = F.when(upsert, UPSERT).when(F.col("op").isin(DELETE, TRUNCATE), F.col("op"))
+    value = _value if watch.unfit_max is None else _value_or_null
+    misfits = [] if watch.unfit_max is None else [_misfit(texts[column.name], column) for column in table.columns]
+    unfit = F.array_compact(F.array(*misfits)).cast("array<string>")
+    digest = F.sha2("key", 256)
     return frame.select(
         *(
-            _value(texts[column.name], column, table).alias(name)
+            value(texts[column.name], column, table).alias(name)
             for name, column in zip(names, table.columns, strict=True)
         ),
+        unfit.alias(UNFIT_COLUMNS),
+        F.when((upsert & (F.size(unfit) > 0)) | digest.isin(*watch.known), digest).alias(DIGEST),
         _required(operation, table).alias(OP),
         F.col("lsn").alias(LSN),
         F.col("at").alias(AT),
@@ -114,6 +127,19 @@ def _value(text: Column, column: ColumnInfo, table: TableInfo) -> Column:
     value = parsed(text, kind)
     unfit = _raise(UNFIT, table, column=column.name, type=column.type).cast(kind)
     return F.when(text.isNotNull() & value.isNull(), unfit).otherwise(value)
+
+
+def _value_or_null(text: Column, column: ColumnInfo, table: TableInfo) -> Column:
+    kind = delta_type(column)
+    return _value(text, column, table) if kind == "string" else parsed(text, kind)
+
+
+def _misfit(text: Column, column: ColumnInfo) -> Column:
+    """The column's name where its text has no value of its type, else null."""
+    kind = delta_type(column)
+    if kind == "string":
+        return F.lit(None).cast("string")
+    return F.when(text.isNotNull() & parsed(text, kind).isNull(), F.lit(column.name))
 
 
 def parsed(text: Column, kind: str) -> Column:

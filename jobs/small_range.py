@@ -28,10 +28,11 @@ _TRUNCATE_KEY: Final = b"{}"
 
 @dataclass(frozen=True, slots=True)
 class SmallRange:
-    """The changes of a range and the position of its last truncate."""
+    """The changes of a range, the position of its last truncate, and the keys that changed."""
 
     rows: pa.Table
     truncated_at: tuple[int, int] | None
+    keys: frozenset[bytes]
 
 
 def read_small_range(
@@ -50,7 +51,8 @@ def read_small_range(
         if slot not in newest or _order(newest[slot]) < _order(change):
             newest[slot] = change
     kept = [last for last in newest.values() if (last.lsn, last.ordinal) >= truncates.get(last.partition, (0, 0))]
-    return SmallRange(arrow_rows(kept, table), max(truncates.values(), default=None))
+    keys = frozenset(key for _, key in newest)
+    return SmallRange(arrow_rows(kept, table), max(truncates.values(), default=None), keys)
 
 
 def is_inside(lsn: int, floor: int, ceiling: int) -> bool:

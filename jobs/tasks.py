@@ -7,9 +7,9 @@ side in threads; the first error is raised when all have come to rest.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -23,8 +23,9 @@ from jobs.changes import Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.failures import translated
 from jobs.pipeline import Pipeline
+from jobs.unfit import LackingRows, deleted, refused_by
 from jobs.view import view_changes
-from sinks.protocol import OP, UPSERT, Written
+from sinks.protocol import OP, UPSERT, Position, Written
 
 _log = get(__name__)
 
@@ -53,6 +54,7 @@ class TaskRunner:
         spark: SparkSession,
         pipeline: Pipeline,
         dead_letters: DeadLetters,
+        lacking: LackingRows,
         on_ended: OnEnded = lambda _: None,
     ) -> None:
         self._on_ended = on_ended
@@ -60,6 +62,7 @@ class TaskRunner:
         self._spark = spark
         self._pipeline = pipeline
         self._dead_letters = dead_letters
+        self._lacking = lacking
 
     def run(self, tasks: Sequence[Task]) -> dict[Target, Written]:
         """Carry out all of them."""
@@ -67,7 +70,7 @@ class TaskRunner:
         ranges: dict[_Range, list[Task]] = defaultdict(list)
         for task in tasks:
             if task.mode is Mode.ADVANCE:
-                self._pipeline.sinks[task.target].advance(task.position)
+                self._pipeline.sinks[task.target].advance(self._lacking.marked(task.target, task.position))
             else:
                 ranges[_range(task)].append(task)
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -79,13 +82,14 @@ class TaskRunner:
             self._dead_letters.take(target, written.rejected)
         return done
 
-    def _read_and_write(self, key: _Range, tasks: Iterable[Task]) -> dict[Target, Written]:
+    def _read_and_write(self, key: _Range, tasks: Sequence[Task]) -> dict[Target, Written]:
         changes = read_changes(
             self._spark,
             self._pipeline.tables[key.topic],
             self._settings.kafka,
             (key.start, key.end),
             (key.floor_lsn, key.ceiling_lsn),
+            self._lacking.watch(task.target for task in tasks),
         )
         try:
             with ThreadPoolExecutor(_THREADS) as pool:
@@ -96,28 +100,37 @@ class TaskRunner:
             changes.release()
 
     def _write(self, task: Task, changes: Changes) -> Written:
-        target = task.target
-        sink = self._pipeline.sinks[target]
+        target, spec = task.target, self._pipeline.specs[task.target.view]
         replaced = task.mode is Mode.REPLACE or changes.truncated_at is not None
+        refused = refused_by(spec, changes.unfit)
+        lacking = self._lacking.withhold(target, refused, changes.touched, replaced=replaced)
+        position = replace(task.position, unfit=lacking)
+        sink = self._pipeline.sinks[target]
         with translated(f"view {target.view} into {target.sink}"):
             if changes.empty and not replaced:
-                sink.advance(task.position)
-                return Written()
-            rows = view_changes(changes.frame, self._pipeline.specs[target.view])
-            if replaced:
-                written = sink.replace(rows.where(F.col(OP) == UPSERT), task.position)
+                sink.advance(position)
+                written = Written()
             else:
-                written = sink.write(rows, task.position)
+                rows = view_changes(deleted(changes.frame, refused), spec)
+                if replaced:
+                    written = sink.replace(rows.where(F.col(OP) == UPSERT), position)
+                else:
+                    written = sink.write(rows, position)
+        self._lacking.settle(target, lacking)
+        if not changes.empty or replaced:
+            self._ended(target, position, written, replaced=replaced)
+        return written
+
+    def _ended(self, target: Target, position: Position, written: Written, *, replaced: bool) -> None:
         self._on_ended(target)
         _log.info(
             "view replaced" if replaced else "view written",
             view=target.view,
             sink=target.sink,
-            lsn=format_lsn(task.position.lsn),
+            lsn=format_lsn(position.lsn),
             upserts=written.upserts,
             deletes=written.deletes,
         )
-        return written
 
 
 def _range(task: Task) -> _Range:

@@ -19,21 +19,33 @@ DELETE: Final = "d"
 
 
 @dataclass(frozen=True, slots=True)
+class Unfit:
+    """A row that a view lacks, since `columns` have values that fit no Delta type: its key's digest, its place."""
+
+    key: str
+    at: str
+    lsn: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
-    """Where a view stands, and from which offsets to read on (topic -> offset per partition)."""
+    """Where a view stands, from which offsets to read on (topic -> offset per partition), and which rows it lacks."""
 
     lsn: int
     source_ts_us: int
     offsets: Mapping[str, tuple[int, ...]]
+    unfit: tuple[Unfit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A row that a sink refused: where it is in Kafka and why, without its values."""
+    """A row that is refused: where it is in Kafka and why, without its values; `columns` where they are known."""
 
     at: str
     lsn: int
     reason: str
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

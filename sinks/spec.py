@@ -61,3 +61,5 @@ class ViewSpec:
     table_at: int | None = None
     stopped: Trouble | None = None
     """Why its table is not followed any more, if so: the view stays as it is."""
+    reads: frozenset[str] | None = None
+    """The table's columns, in Postgres's names, that a row of the view depends on; None: all of them."""

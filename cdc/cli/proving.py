@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -19,6 +20,8 @@ from jobs.control import apply_owner
 from jobs.prove import ControlHolder, Holder, LocalHolder, OnProgress, Progress, ViewProof, prove
 from sinks.registry import make_sink
 from sinks.spec import ViewSpec
+
+_UNFIT_SHOWN: Final = 20
 
 
 def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
@@ -93,5 +96,12 @@ def _show_problem(proof: ViewProof) -> None:
     for example in proof.examples:
         key = ", ".join(f"{column}={value}" for column, value in example.key.items())
         out.print(f"[red]{name}[/]: {example.difference.value} {escape(key)}", soft_wrap=True)
-    if not proof.holds and proof.problem is None:
+    for row in proof.unfit[:_UNFIT_SHOWN]:
+        columns = ", ".join(row.columns)
+        out.print(f"[yellow]{name}[/]: dead letter {escape(row.at)}, column {escape(columns)}", soft_wrap=True)
+    if len(proof.unfit) > _UNFIT_SHOWN:
+        out.print(f"[yellow]{name}[/]: {len(proof.unfit):,} dead letters in all", soft_wrap=True)
+    if proof.unfit:
+        out.print("  [bold]remedy[/] correct these rows: a value of them has no counterpart in its Delta type")
+    elif not proof.holds and proof.problem is None:
         out.print(f"  [bold]remedy[/] afterimage rebuild {escape(proof.view)}", soft_wrap=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from rich.markup import escape
+
 from cdc.cli.formats import Format
 from cdc.cli.screen import err, out
 from cdc.lsn import format_lsn
@@ -18,6 +20,8 @@ def run_query_command(settings: Settings, sql: str, *, wait: str | None, timeout
 
     lsn = parse_position(wait) if wait is not None else None
     answer = run_query(settings, sql, wait_lsn=lsn, timeout_s=timeout_s)
+    for name, count in answer.lacking.items():
+        err.print(f"[yellow]! {escape(name)} lacks {count} rows: they are dead letters, see `afterimage status`[/]")
     if form is Format.TABLE:
         out.print(render.as_table(answer.table))
         err.print(f"[dim]at {format_lsn(answer.cut.lsn)}[/]")

@@ -24,7 +24,7 @@ from jobs.control import apply_owner
 from jobs.ledger import Ledger
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import located
-from sinks.protocol import Position
+from sinks.protocol import Position, Unfit
 
 T = TypeVar("T")
 
@@ -61,6 +61,8 @@ class ViewStanding:
     lag_s: float | None
     error: str | None = None
     stopped: Trouble | None = None
+    unfit: tuple[Unfit, ...] = ()
+    """The rows that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,8 @@ def _view(
         behind_bytes, behind_s = _lag(source, progress.lsn, progress.source_ts_us)
     else:
         behind_bytes, behind_s = _lag(source, position.lsn, position.source_ts_us)
-    return ViewStanding(target.view, target.sink, position.lsn, behind_bytes, behind_s, error)
+    moment = position.lsn, behind_bytes, behind_s
+    return ViewStanding(target.view, target.sink, *moment, error, unfit=position.unfit)
 
 
 def _lag(source: SourceStanding | None, lsn: int | None, ts_us: int | None) -> tuple[int | None, float | None]:

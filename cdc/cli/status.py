@@ -96,6 +96,7 @@ def _view_dict(view: ViewStanding) -> dict[str, Any]:
         "lag_seconds": view.lag_s,
         "error": view.error,
         "stopped": asdict(view.stopped) if view.stopped is not None else None,
+        "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in view.unfit],
     }
 
 
@@ -175,10 +176,20 @@ def _problems(report: Report) -> list[RenderableType]:
     for trouble in dict.fromkeys(view.stopped for view in report.views if view.stopped is not None):
         text = f"! {trouble.message} ({trouble.code})\n  {trouble.remedy}"
         lines.append(Text(text, style="yellow" if heals(trouble) else "red"))
+    lines += [Text(_lacking(view), style="yellow") for view in report.views if view.unfit]
     if danger.level is not Level.SAFE:
         text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"
         lines.append(Text(text, style=_COLOURS[danger.level]))
     return [*lines]
+
+
+def _lacking(view: ViewStanding) -> str:
+    columns = ", ".join(sorted({column for row in view.unfit for column in row.columns}))
+    rows, first = len(view.unfit), view.unfit[0].at
+    return (
+        f"! {view.view} in {view.sink} lacks {rows:,} rows: no Delta type holds a value of {columns} (dead letters, "
+        f"the oldest at {first})\n  correct these rows at the source"
+    )
 
 
 def _danger_text(report: Report) -> list[str]:

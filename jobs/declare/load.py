@@ -85,6 +85,7 @@ def declare_view(name: str, source: Source, relations: Relations) -> ViewSpec:
         file=source.name,
         concealed=_concealed(table, {delta[output.name]: output.source for output in translation.outputs}),
         stopped=table.stopped,
+        reads=frozenset(translation.used) | frozenset(table.key),
     )
 
 

@@ -22,7 +22,7 @@ from jobs.prove.render import renderer
 from jobs.prove.result import Difference, Example, OnProgress, Progress, ViewProof, unwatched
 from jobs.prove.source import ColumnType, SourceCut, TextRow, source_at_lsn
 from jobs.recording import located
-from sinks.protocol import Sink
+from sinks.protocol import Position, Sink
 from sinks.spec import SinkOptions, ViewSpec
 
 ATTEMPTS: Final = 4
@@ -106,11 +106,11 @@ class _ViewProver:
         return _Expected(types, digester, pairs, len(pairs) // PAIR_BYTES)
 
     def _against(self, sink: Sink, options: SinkOptions, expected: _Expected) -> ViewProof:
-        behind = self._behind(sink)
+        first = self._standing(sink)
         stored = self._watched(f"reading {sink.name}", sink.name, self._stored(sink, expected), expected.rows)
         found = compare(expected.pairs, expected.digester.all(stored))
         examples = () if found.equal else self._examples(sink, expected, found)
-        behind = self._behind(sink) or behind
+        last = self._standing(sink)
         return ViewProof(
             self._spec.name,
             options.name,
@@ -123,11 +123,12 @@ class _ViewProver:
             duplicate=found.count(Difference.DUPLICATE),
             examples=examples,
             may_expire="ttl" in options.options,
-            problem=behind,
+            problem=self._behind(last) or self._behind(first),
+            unfit=last.unfit,
         )
 
-    def _behind(self, sink: Sink) -> str | None:
-        """Why the sink is not at the cut, if it is before it; beyond it, apply did not stand still."""
+    def _standing(self, sink: Sink) -> Position:
+        """Where the sink stands; beyond the cut, apply did not stand still."""
         target = Target(self._spec.name, sink.name, "")
         position = located({target: sink}, {target: sink.position()}, self._ledger.read())[target]
         if position is None:
@@ -138,6 +139,10 @@ class _ViewProver:
             )
         if position.lsn > self._cut.lsn:
             raise _MovedError
+        return position
+
+    def _behind(self, position: Position) -> str | None:
+        """Why the sink is not at the cut, if it is before it."""
         here, there = format_lsn(position.lsn), format_lsn(self._cut.lsn)
         return None if position.lsn == self._cut.lsn else f"it stands at {here}, the source was read at {there}"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.lsn import format_lsn
+from sinks.protocol import Unfit
 
 
 class Difference(enum.Enum):
@@ -35,7 +36,7 @@ class ViewProof:
     """A view in one sink against the source, both at `lsn`; `rows` are the source's.
 
     `missing` is no failure where `may_expire`: the sink drops entries by a TTL. `problem` says why nothing was
-    compared, or why an equal content would prove nothing.
+    compared, or why an equal content would prove nothing. `unfit` rows are lacking, as the sink itself says.
     """
 
     view: str
@@ -50,11 +51,12 @@ class ViewProof:
     examples: tuple[Example, ...] = ()
     may_expire: bool = False
     problem: str | None = None
+    unfit: tuple[Unfit, ...] = ()
 
     @property
     def holds(self) -> bool:
         """Whether the sink was shown to equal the source."""
-        missing = 0 if self.may_expire else self.missing
+        missing = 0 if self.may_expire and not self.unfit else self.missing
         return self.problem is None and not (missing or self.extra or self.different or self.duplicate)
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +75,7 @@ class ViewProof:
             "examples": examples,
             "seconds": round(self.seconds, 3),
             "problem": self.problem,
+            "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in self.unfit],
         }
 
 

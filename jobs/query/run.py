@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cdc.errors import ConfigError, OperatorError, TransientError
@@ -40,10 +40,11 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A query's result and its cut."""
+    """A query's result and its cut; `lacking` has how many rows the tables lack, whose values fit no Delta type."""
 
     table: pa.Table
     cut: Cut
+    lacking: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_query(settings: Settings, sql: str, wait_lsn: int | None = None, timeout_s: float = 30.0) -> Answer:
@@ -91,7 +92,8 @@ def _answer(settings: Settings, sql: str, state: LedgerState, wait_lsn: int | No
         engine: _open(f"{settings.delta_root}/{name}", state.rows[name].version, settings.delta.storage_options)
         for engine, name in resolved.tables.items()
     }
-    return Answer(_executed(resolved, opened), cut)
+    lacking = {name: len(state.rows[name].unfit) for name in resolved.tables.values() if state.rows[name].unfit}
+    return Answer(_executed(resolved, opened), cut, lacking)
 
 
 def _cut(state: LedgerState, names: Collection[str], wait_lsn: int | None) -> Cut:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sinks.position import load_position, position_json
-from sinks.protocol import Position
+from sinks.protocol import Position, Unfit
 
 MARK: Final = "afterimage"
 VERSION: Final = 1
@@ -62,6 +62,8 @@ class LedgerLine(Protocol):
     def source_ts_us(self) -> int: ...
     @property
     def offsets(self) -> Mapping[str, tuple[int, ...]]: ...
+    @property
+    def unfit(self) -> tuple[Unfit, ...]: ...
 
 
 def vouched(own: Position | None, own_version: int | None, line: LedgerLine | None) -> Position | None:
@@ -71,4 +73,4 @@ def vouched(own: Position | None, own_version: int | None, line: LedgerLine | No
     """
     if own is None or line is None or line.version != own_version or line.lsn <= own.lsn:
         return own
-    return Position(line.lsn, line.source_ts_us, {**own.offsets, **line.offsets})
+    return Position(line.lsn, line.source_ts_us, {**own.offsets, **line.offsets}, line.unfit)

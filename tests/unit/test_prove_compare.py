@@ -65,4 +65,5 @@ def test_json() -> None:
         "examples": [{"difference": "missing", "key": {"id": None}}],
         "seconds": 1.235,
         "problem": None,
+        "dead_letters": [],
     }
