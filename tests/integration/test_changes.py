@@ -20,6 +20,7 @@ from cdc.stack.server import Endpoint
 from cdc.values import encoder
 from jobs.changes import Changes, read_changes
 from jobs.tables import ColumnInfo, TableInfo
+from jobs.unfit import STRICT, Watch, digest
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 from tests.support.events import EventLog, table
 
@@ -51,9 +52,9 @@ def read(spark: SparkSession, kafka: Endpoint, orders: TableInfo, log: EventLog,
     """Reads a range, by default everything; what it made is released after the test."""
     made: list[Changes] = []
 
-    def read(floor: int = 0, ceiling: int = ALL, start=None, end=None, info: TableInfo = orders) -> Changes:
+    def read(floor: int = 0, ceiling: int = ALL, start=None, end=None, info=orders, watch=STRICT) -> Changes:
         offsets = (start or log.start, end or log.ends)
-        changes = read_changes(spark, info, Kafka(bootstrap=kafka.address), offsets, (floor, ceiling))
+        changes = read_changes(spark, info, Kafka(bootstrap=kafka.address), offsets, (floor, ceiling), watch)
         made.append(changes)
         return changes
 
@@ -62,7 +63,7 @@ def read(spark: SparkSession, kafka: Endpoint, orders: TableInfo, log: EventLog,
         changes.release()
 
 
-def row(key: int, name: str | None = "n", price: str | None = "1.00") -> dict:
+def row(key: int | str, name: str | None = "n", price: str | None = "1.00") -> dict:
     return {"id": key, "name": name, "price": price}
 
 
@@ -176,6 +177,59 @@ def test_without_a_truncate_there_is_none(log, read):
     log.transaction(10, ("c", row(1)))
     log.transaction(20, ("t", None))
     assert read(ceiling=20).truncated_at is None
+
+
+def test_rows_that_fit_no_type_are_named_where_they_may_be(log, read, orders):
+    log.transaction(10, ("c", row(1)), ("c", row(2, price="NaN")), ("c", row(3)), ("c", row(4, price="NaN")))
+    log.transaction(20, ("u", row(3, price="123456789.00")), ("u", row(4)), ("d", {"id": 5}))
+    changes = read(watch=Watch(unfit_max=2))
+    assert {key: each[3] for key, each in found(changes).items()} == {
+        1: Decimal("1.00"),
+        2: None,
+        3: None,
+        4: Decimal("1.00"),
+        5: None,
+    }
+    assert {(each.key, each.lsn, each.columns) for each in changes.unfit} == {
+        (digest(b'{"id":2}'), 10, ("price",)),
+        (digest(b'{"id":3}'), 20, ("price",)),
+    }
+    assert {each.at for each in changes.unfit} == {each[AT] for each in changes.frame.collect() if each["id"] in (2, 3)}
+    assert changes.touched == frozenset()
+    with pytest.raises(OperatorError) as caught:
+        read(watch=Watch(unfit_max=1))
+    assert caught.value.code == "DEAD_LETTERS"
+
+
+def test_known_keys_that_changed_are_told(log, read):
+    known = frozenset(digest(b'{"id":%d}' % key) for key in (1, 2, 3, 9))
+    log.transaction(10, ("c", row(3)), ("c", row(9)))
+    start = log.ends
+    log.transaction(20, ("u", row(1)), ("d", {"id": 2}), ("c", row(4)))
+    changes = read(start=start, watch=Watch(known, 0))
+    assert changes.touched == {digest(b'{"id":1}'), digest(b'{"id":2}')}
+    assert changes.unfit == ()
+    # Also where such values stop apply now.
+    assert read(start=start, watch=Watch(known)).touched == changes.touched
+
+
+def test_a_truncate_voids_rows_that_fit_no_type_too(log, read):
+    log.transaction(10, *(("c", row(key, price="NaN")) for key in range(20)))
+    log.transaction(20, ("t", None), ("c", row(2, price="NaN")))
+    [only] = read(watch=Watch(unfit_max=1)).unfit
+    assert only.key == digest(b'{"id":2}')
+
+
+def test_a_key_that_fits_no_type_is_in_no_frame(kafka, pipeline_name, read):
+    info = table(pipeline_name, [ColumnInfo("id", "date", 1082, 1082, key=True, nullable=False), NAME, PRICE])
+    log = EventLog(kafka.address, replace(info, topic=f"{info.topic}-days"))
+    info = replace(info, topic=f"{info.topic}-days")
+    log.transaction(10, ("c", row("infinity")), ("c", row("-infinity")), ("c", row("2026-11-18")))
+    log.transaction(20, ("d", {"id": "-infinity"}))
+    changes = read(start=log.start, end=log.ends, info=info, watch=Watch(unfit_max=1))
+    assert found(changes).keys() == {dt.date(2026, 11, 18)}
+    [only] = changes.unfit
+    assert (only.key, only.columns) == (digest(b'{"id":"infinity"}'), ("id",))
 
 
 ONLY_SPARK = pytest.mark.parametrize("way", ["spark"], indirect=True)

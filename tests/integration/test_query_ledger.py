@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from cdc.errors import TransientError
 from jobs.ledger import Ledger, LedgerRow
+from sinks.protocol import Unfit
 
 
 def rows(lsn: int, **versions: int) -> list[LedgerRow]:
@@ -27,6 +30,24 @@ def test_what_is_written_is_read(tmp_path: Path):
         assert state is not None
         assert (state.lsn, state.source_ts_us) == (lsn, lsn * 1000)
         assert state.rows == {row.name: row for row in written}
+
+
+def test_it_tells_the_rows_that_a_table_lacks_also_after_a_ledger_that_did_not(tmp_path: Path):
+    ledger = Ledger(str(tmp_path))
+    ledger.write(rows(1, a=1))
+    older = pa.table(DeltaTable(str(tmp_path / "_ledger")).scan().read_all()).drop_columns(["unfit"])
+    write_deltalake(str(tmp_path / "_ledger"), older, mode="overwrite", schema_mode="overwrite")
+    ledger = Ledger(str(tmp_path))
+    state = ledger.read()
+    assert state is not None
+    assert state.rows["a"].unfit == ()
+
+    unfit = (Unfit("d1", "shop.public.a@0:7", 1 << 40, ("price", "é")), Unfit("d2", "shop.public.a@1:0", 3, ("day",)))
+    written = replace(rows(2, a=2)[0], unfit=unfit)
+    ledger.write([written])
+    state = Ledger(str(tmp_path)).read()
+    assert state is not None
+    assert state.rows == {"a": written}
 
 
 def test_a_table_that_is_gone_is_gone(tmp_path: Path):
@@ -58,9 +79,16 @@ def test_a_created_but_never_written_ledger_is_none(tmp_path: Path):
     assert ledger.read() is None
 
 
-def test_two_positions_cannot_be_written(tmp_path: Path):
+def test_a_table_that_stopped_alone_stands_behind(tmp_path: Path):
+    Ledger(str(tmp_path)).write(rows(1, a=1) + rows(2, b=1))
+    state = Ledger(str(tmp_path)).read()
+    assert state is not None
+    assert (state.lsn, state.rows["a"].lsn, state.rows["b"].lsn) == (2, 1, 2)
+
+
+def test_a_table_cannot_stand_at_two_positions(tmp_path: Path):
     with pytest.raises(AssertionError):
-        Ledger(str(tmp_path)).write(rows(1, a=1) + rows(2, b=1))
+        Ledger(str(tmp_path)).write(rows(1, a=1) + rows(2, a=1))
 
 
 def test_the_log_and_the_files_do_not_grow_for_ever(tmp_path: Path):

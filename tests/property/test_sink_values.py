@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cdc.names import document_id
 from sinks.cache.pattern import parse_pattern
 from sinks.position import load_position, position_json
-from sinks.protocol import Position
+from sinks.protocol import Position, Unfit
 from sinks.values import json_texts, native, plain_texts
 from tests.support.sinks import arrow_type
 
@@ -102,9 +102,19 @@ def test_nor_for_rows_that_look_alike(pattern: str, left: Any, right: Any):
     assert (parsed.entry_key(*left) == parsed.entry_key(*right)) == (left == right)
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**53), st.dictionaries(TEXT, st.lists(st.integers(0)).map(tuple)))
-def test_positions_come_back(lsn: int, source_ts_us: int, offsets: dict[str, tuple[int, ...]]):
-    position = Position(lsn, source_ts_us, offsets)
+UNFIT = st.builds(Unfit, TEXT, TEXT, st.integers(0, 2**64 - 1), st.lists(TEXT).map(tuple))
+
+
+@given(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**53),
+    st.dictionaries(TEXT, st.lists(st.integers(0)).map(tuple)),
+    st.lists(UNFIT).map(tuple),
+)
+def test_positions_come_back(
+    lsn: int, source_ts_us: int, offsets: dict[str, tuple[int, ...]], unfit: tuple[Unfit, ...]
+):
+    position = Position(lsn, source_ts_us, offsets, unfit)
     found = load_position(position_json(position, view="orders", generation=3))
     assert found is not None
     assert found[0] == position

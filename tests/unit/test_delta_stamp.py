@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from jobs.ledger import LedgerRow
 from sinks.delta.stamp import Stamp, app_id, vouched
-from sinks.protocol import Position
+from sinks.protocol import Position, Unfit
 
 OWN = Position(100, 1_000, {"t": (5, 7)})
 STAMP = Stamp("orders", 3, "abc", OWN)
@@ -53,6 +54,13 @@ def test_the_application_id_names_the_generation():
 
 def test_the_ledger_moves_on_the_very_version_that_it_names():
     assert vouched(OWN, 17, ledger(17, 200)) == Position(200, 2_000, {"t": (9, 9)})
+
+
+def test_the_ledger_says_what_such_a_table_lacks_now():
+    lacking = (Unfit("k", "t@0:1", 7, ("price",)),)
+    assert vouched(OWN, 17, replace(ledger(17, 200), unfit=lacking)) == Position(200, 2_000, {"t": (9, 9)}, lacking)
+    assert vouched(replace(OWN, unfit=lacking), 17, ledger(17, 200)) == Position(200, 2_000, {"t": (9, 9)})
+    assert vouched(replace(OWN, unfit=lacking), 18, ledger(17, 200)) == replace(OWN, unfit=lacking)
 
 
 @pytest.mark.parametrize(
