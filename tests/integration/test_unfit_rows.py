@@ -46,9 +46,9 @@ CREATE DOMAIN public.day AS date;
 CREATE TABLE public.facts (id int PRIMARY KEY, name text, {COLUMNS});
 CREATE TABLE public.moments (at timestamp PRIMARY KEY, note text);
 """
-VIEWS = {
+DAYS = f"-- sinks: cache\nSELECT id, v{DAY} AS day FROM public.facts"
+FURTHER = {
     "names": "-- sinks: delta\nSELECT id, name || '!' AS name FROM public.facts WHERE id > 0",
-    "days": f"-- sinks: delta, cache\nSELECT id, v{DAY} AS day FROM public.facts",
     "lately": f"-- sinks: delta\nSELECT id FROM public.facts WHERE v{DAY} > '2000-01-01'",
 }
 BY_DAY = {FIRST + number for number, (at, _) in enumerate(UNFIT) if at == DAY}
@@ -130,8 +130,7 @@ def bed(
     tables = ("public.facts", "public.moments")
     with prepared_source(pg_database, pipeline_name, tmp_path, ddl=DDL, tables=tables, exclude=()) as source:
         source.views.mkdir(parents=True)
-        for name, text in VIEWS.items():
-            (source.views / f"{name}.sql").write_text(text)
+        (source.views / "days.sql").write_text(DAYS)
         settings = source.model_copy(
             update={
                 "kafka": Kafka(bootstrap=kafka.address),
@@ -152,12 +151,12 @@ def bed(
                 yield Bed(settings, admin, capture, spark, control)
 
 
-def expected_lacking(bed: Bed) -> dict[tuple[str, str], int]:
-    days = dict.fromkeys((("days", "delta"), ("days", "cache"), ("lately", "delta")), len(BY_DAY))
-    return {("public.facts", "delta"): len(UNFIT), **days}
+LACKING = {("public.facts", "delta"): len(UNFIT), ("days", "cache"): len(BY_DAY)}
 
 
 def test_every_such_row_is_absent_and_told_until_it_is_corrected(bed: Bed) -> None:
+    for name, text in FURTHER.items():
+        (bed.settings.views / f"{name}.sql").write_text(text)
     bed.insert()
     bed.apply()
     bed.spoil()
@@ -167,7 +166,7 @@ def test_every_such_row_is_absent_and_told_until_it_is_corrected(bed: Bed) -> No
     assert bed.ids("days") == set(range(FIRST)) | ALL - BY_DAY
     assert bed.ids("names") == (set(range(FIRST)) | ALL) - {0}
     lacking = bed.lacking()
-    assert {target: len(rows) for target, rows in lacking.items()} == expected_lacking(bed)
+    assert {target: len(rows) for target, rows in lacking.items()} == {**LACKING, ("lately", "delta"): len(BY_DAY)}
     require_letters(bed, lacking)
     require_told_by_prove(bed)
     answer = run_query(bed.settings, "SELECT count(*) AS n FROM facts")
@@ -204,7 +203,7 @@ def require_letters(bed: Bed, lacking: dict[tuple[str, str], tuple[Unfit, ...]])
 
 def require_told_by_prove(bed: Bed) -> None:
     proofs = bed.prove()
-    expected = expected_lacking(bed)
+    expected = {**LACKING, ("lately", "delta"): len(BY_DAY)}
     for target, proof in proofs.items():
         assert len(proof.unfit) == expected.get(target, 0)
         assert (proof.extra, proof.different, proof.duplicate, proof.problem) == (0, 0, 0, None)
@@ -263,7 +262,7 @@ def test_a_batch_cut_off_is_repeated_with_the_same_outcome(
 
     assert cut == [moment]
     lacking = bed.lacking()
-    assert {target: len(rows) for target, rows in lacking.items()} == expected_lacking(bed)
+    assert {target: len(rows) for target, rows in lacking.items()} == LACKING
     assert bed.ids("public.facts") == set(range(FIRST))
     written = {(each["view"], each["sink"], each["partition"], each["offset"]) for each in bed.letters()}
     assert len(written) == sum(map(len, lacking.values()))
