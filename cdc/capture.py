@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from cdc import compiled
+from cdc.announcing import Announcing
 from cdc.assembler import Assembler
 from cdc.backfill import Backfill, Chunk
 from cdc.batching import Limits
-from cdc.changes import Change, Record, Relation, Trouble
+from cdc.changes import Change, Record, Trouble
 from cdc.effects import (
     Announce,
     Commit,
@@ -31,7 +32,6 @@ from cdc.effects import (
     Settle,
 )
 from cdc.errors import TransientError
-from cdc.evolution import unreadable, verdict
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.machine import CaptureMachine
@@ -41,6 +41,7 @@ from cdc.progress import Progress
 from cdc.publisher import Publisher
 from cdc.relations import SourceCatalogue
 from cdc.replication import ReplicationConnection
+from cdc.schema_record import SchemaRecord
 from cdc.settings import Settings
 from cdc.tables import Tables
 
@@ -104,9 +105,8 @@ class Streaming:
         self._stop_requested = stop_requested
         self._before_commit = before_commit
         self._look_again = look_again
-        self._must_look = False
+        self._announcing = Announcing(tables, self._tell)
         self._retry_s: float | None = None
-        self._announced = {oid: tables.privacy.published(relation) for oid, relation in tables.relations.items()}
         self._catalogue = SourceCatalogue(settings.source, tables.relations.values(), tables.privacy)
         spool = settings.data / "spool"
         spool.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ class Streaming:
             case Complete():
                 return self._complete(effect)
             case Announce():
-                return self._announce(effect)
+                return self._announcing.announce(effect.relation, effect.lsn, self._machine.stopped)
             case ReadTable():
                 return self._readers.read(effect.backfill)
             case Settle():
@@ -200,7 +200,7 @@ class Streaming:
     def _commit(self, progress: Progress) -> None:
         self._before_commit()
         self._publisher.commit(progress)
-        if self._must_look:
+        if self._announcing.must_look:
             raise LookAgain
 
     def _finish(self, effect: Finish) -> None:
@@ -211,60 +211,24 @@ class Streaming:
         else:
             _log.warning("reading table given up", table=backfill.qualified, reason=effect.failure)
         if backfill.joins:
-            self._joined(effect)
+            self._announcing.joined(backfill, effect.failure, effect.lsn)
+            if effect.failure is not None:
+                self._retry_s = time.monotonic() + RETRY_S
         answer = self._readers.answer(backfill, effect.failure)
         if answer is not None:
             self._publisher.note(answer)
 
-    def _joined(self, effect: Finish) -> None:
-        """The shape in which its rows are in the topic now; or why they are not, and another attempt after a while."""
-        relation, trouble = self._announced[effect.backfill.oid], None
-        if effect.failure is None:
-            self._must_look = True
-            _log.info("table has joined", table=relation.qualified, lsn=format_lsn(effect.lsn))
-        else:
-            trouble = unreadable(relation, effect.failure)
-            self._retry_s = time.monotonic() + RETRY_S
-        record = self._tables.schema_record(relation, effect.lsn, trouble)
-        self._publisher.announce(record.key(), record.value())
-
     def _complete(self, effect: Complete) -> Change | Left | None:
-        found = self._catalogue.complete(effect.change)
-        return self._leave(effect.change.relation, found, effect.lsn) if isinstance(found, Trouble) else found
+        relation, found = effect.change.relation, self._catalogue.complete(effect.change)
+        return self._announcing.leave(relation, found, effect.lsn) if isinstance(found, Trouble) else found
 
-    def _announce(self, effect: Announce) -> Left | None:
-        relation = effect.relation
-        before = self._announced.get(relation.oid)
-        if before is None:
-            # Published without being configured, or made since this session began.
-            self._must_look = self._must_look or relation.oid not in self._tables.seen
-            return Left(self._tables.topic(relation))
-        record = self._tables.schema_record(relation, effect.lsn)
-        if before == record.relation:  # its rules alone set it apart from what the log says
-            return None
-        found = verdict(before, record.relation)
-        if found.trouble is not None:
-            return self._leave(before, found.trouble, effect.lsn)
-        self._announced[relation.oid] = record.relation
-        if self._is_joining(record.topic):
-            return None  # its rows are not to be seen before it is whole, nor is its shape
+    def _tell(self, record: SchemaRecord) -> None:
         self._publisher.announce(record.key(), record.value())
-        _log.info("table announced", table=relation.qualified, lsn=format_lsn(effect.lsn))
-        return None
-
-    def _is_joining(self, topic: str) -> bool:
-        stop = self._machine.progress.stopped.get(topic)
-        return stop is not None and stop.is_read
-
-    def _leave(self, relation: Relation, trouble: Trouble, lsn: int) -> Left:
-        """The table stops alone; a new session looks whether it can be read again."""
-        before = self._announced.get(relation.oid, relation)
-        record = self._tables.schema_record(before, lsn, trouble)
-        self._publisher.announce(record.key(), record.value())
-        self._must_look = True
-        at = format_lsn(lsn)
-        _log.warning("table stopped alone", table=before.qualified, lsn=at, code=trouble.code, reason=trouble.message)
-        return Left(record.topic)
+        table, lsn, trouble = record.relation.qualified, format_lsn(record.lsn), record.stopped
+        if trouble is None:
+            _log.info("table announced", table=table, lsn=lsn)
+        else:
+            _log.warning("table stopped alone", table=table, lsn=lsn, code=trouble.code, reason=trouble.message)
 
     @property
     def _open(self) -> ReplicationConnection:

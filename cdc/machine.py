@@ -33,9 +33,8 @@ from cdc.effects import (
 from cdc.frames import Keepalive, decode_frame
 from cdc.merging import Due, Fed, Merging
 from cdc.pgoutput import LogicalMessage
-from cdc.progress import Kind, Part, Progress
+from cdc.progress import Kind, Part, Progress, Stop
 from cdc.shapes import EncoderOf, Shapes
-from cdc.stops import Stops
 from cdc.transaction import Transaction
 
 EncodeMessage = Callable[[LogicalMessage, Origin | None, int | None, int], Record]
@@ -61,16 +60,21 @@ class CaptureMachine:
         self._limits = limits
         self._encode_message = encode_message
         self._batch = Batch(reached=start.lsn)
-        self._boundary = start.lsn
+        # No chunk is merged before what voids the topic of a table that is read again.
+        self._boundary = max([start.lsn, *(stop.since or 0 for stop in start.stopped.values())])
         self._part = start.part
         self._merging = Merging(start.backfills, limits.remembered_keys_max)
-        stops = Stops(start.stopped, stopped or {})
-        self._shapes = Shapes(encoder_of, announced, stops, self._merging, start.schemas)
+        self._shapes = Shapes(encoder_of, announced, start, stopped or {}, self._merging)
         self._plain = PlainLog(self._compiled)
         self._behind_us = 0
         self._committed_s = 0.0
         self._wall_ms = 0
         self._now_s = 0.0
+
+    @property
+    def stopped(self) -> dict[str, Stop]:
+        """The tables that have stopped, by topic, as the next progress record says."""
+        return self._shapes.stopped
 
     def run(self) -> Generator[Effect, Any, NoReturn]:
         """Follow the log for ever."""
@@ -190,8 +194,9 @@ class CaptureMachine:
         # Whoever was overtaken may never see the rest of the transaction that it began.
         while self._part is None and (due := self._merging.due(self._batch.reached, self._boundary)) is not None:
             yield from self._merge_chunk(due)
-            if self._batch.is_full(self._limits):
-                yield from self._commit(*self._whole())
+        # Not before: where views may stand no chunk can be merged any more, and the log may rest for long.
+        if self._batch.is_full(self._limits):
+            yield from self._commit(*self._whole())
 
     def _merge_chunk(self, due: Due) -> Generator[Effect, Any, None]:
         chunk, rows = due.chunk, due.rows
@@ -281,7 +286,7 @@ class CaptureMachine:
         self._merging.is_unsaved = False
         yield Commit(self.progress)
         if self.progress.is_boundary:
-            self._boundary = self.progress.lsn
+            self._boundary = max(self._boundary, self.progress.lsn)
         self._batch = self._batch.after()
         self._committed_s = self._now_s
         yield Confirm(self.progress.lsn)

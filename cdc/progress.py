@@ -72,6 +72,8 @@ class Stop:
     lsn: int
     since: int | None = None
     until: int | None = None
+    whole: int = 0
+    """Where it was whole again after it had stopped before: of what comes before nothing is known any more."""
 
     @property
     def is_open(self) -> bool:
@@ -85,7 +87,13 @@ class Stop:
 
     def covers(self, lsn: int) -> bool:
         """Whether no view may stand there."""
-        return lsn >= self.lsn and (self.until is None or lsn < self.until)
+        return lsn < self.whole or (lsn >= self.lsn and (self.until is None or lsn < self.until))
+
+    def again(self, lsn: int) -> Stop:
+        """It stops at `lsn` once more; what was not whole before that is missing since it stopped first."""
+        if self.until is not None and lsn >= self.until:
+            return Stop(lsn, whole=self.until)
+        return Stop(min(lsn, self.lsn), whole=self.whole)
 
     def leaves_out(self, lsn: int) -> bool:
         """Whether the topic gets nothing of what commits there."""
@@ -243,12 +251,14 @@ def _stop_to_json(stop: Stop) -> dict[str, str]:
     for name, lsn in (("since", stop.since), ("until", stop.until)):
         if lsn is not None:
             body[name] = format_lsn(lsn)
+    if stop.whole:
+        body["whole"] = format_lsn(stop.whole)
     return body
 
 
 def _stop_from_json(body: dict[str, Any]) -> Stop:
     since, until = (parse_lsn(body[name]) if name in body else None for name in ("since", "until"))
-    return Stop(parse_lsn(body["lsn"]), since, until)
+    return Stop(parse_lsn(body["lsn"]), since, until, parse_lsn(body["whole"]) if "whole" in body else 0)
 
 
 def checksum(records: Iterable[Record]) -> int:

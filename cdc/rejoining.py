@@ -102,7 +102,7 @@ class Rejoining:
         for name in look.gone:
             yield from self._forget(name)
         for name, trouble in look.stuck.items():
-            yield from self._stop(name, trouble, at=self._stops_at(trouble))
+            yield from self._stop(name, trouble, at=self._stops_at(name, trouble))
         for name, trouble in look.changed.items():
             yield from self._stop(name, trouble, at=self.progress.lsn)
         yield from self._commit_if_any()
@@ -128,9 +128,11 @@ class Rejoining:
         }
         return replace(self.tables, relations=relations, stopped=stopped, seen=look.seen)
 
-    def _stops_at(self, trouble: Trouble) -> int:
+    def _stops_at(self, name: Name, trouble: Trouble) -> int:
         """What was published whole until now still comes from the log; a publication may have left things out."""
-        return self.progress.lsn if trouble.code.startswith("PUBLICATION") else self.source_lsn
+        topic = self.known[name].topic
+        is_part = any(backfill.initial and backfill.topic == topic for backfill in self.progress.backfills)
+        return self.progress.lsn if is_part or trouble.code.startswith("PUBLICATION") else self.source_lsn
 
     def _stop(self, name: Name, trouble: Trouble, at: int) -> Steps:
         record = self.known[name]
@@ -140,15 +142,13 @@ class Rejoining:
             return
         yield from self._tell(replace(record, stopped=trouble, following=None))
         if not is_stopped:
-            # Read again but not reached yet: then its topic lacks everything since it stopped before.
-            first = stop.lsn if stop is not None and stop.covers(at) else at
-            self._set(record.topic, Stop(first))
+            self._set(record.topic, stop.again(at) if stop is not None else Stop(at))
 
     def _forget(self, name: Name) -> Steps:
         record = self.known.pop(name)
         self._told += 1
         yield Tell(record, is_gone=True)
-        self._set(record.topic, Stop(self.progress.lsn))
+        self._set(record.topic, self._open_stop(record.topic))
 
     def _must_be_read(self, name: Name, relation: Relation) -> bool:
         topic = self.tables.topic(relation)
@@ -165,17 +165,17 @@ class Rejoining:
         """
         topic, name = self.tables.topic(relation), (relation.schema, relation.name)
         yield from self._ensure(topic)
-        before = self.progress.stopped.get(topic)
         since = max(self.source_lsn, self.progress.lsn)
         now_us = self.now_us()
         void = Change(Op.TRUNCATE, relation, None, None)
-        origin = Origin(since - 1, None, now_us)
+        # Behind where its views stop; before all that follows, since chunks are merged further on.
+        origin = Origin(since, None, now_us)
         encoder: RecordEncoder = self.tables.encoder(relation)
         yield from self._produce(encoder.change_records(void, origin, 0, now_us // 1000))
         record = self.tables.schema_record(relation, since, joining(relation))
         known = self.known.get(name)
         yield from self._tell(record if known is None else replace(known, following=record.relation))
-        self._set(topic, Stop(before.lsn if before is not None and before.is_open else self.progress.lsn, since))
+        self._set(topic, replace(self._open_stop(topic), since=since))
         reading = Backfill(
             id=f"joins-{relation.oid}-{format_lsn(since)}",
             oid=relation.oid,
@@ -214,17 +214,17 @@ class Rejoining:
         relation = rows.relation
         topic = self.tables.topic(relation)
         yield from self._ensure(topic)
-        before = self.progress.stopped.get(topic)
-        if before is None or not before.is_open:
-            self._set(topic, Stop(self.progress.lsn))
+        self._set(topic, self._open_stop(topic))
         committed_us = self.now_us()
         for records in rows.batches(self.tables.encoder(relation)):
             yield from self._produce(records)
-            if self._records >= _COMMIT_RECORDS or abs(self.now_us() - committed_us) > _COMMIT_US:
+            is_large = self._records >= _COMMIT_RECORDS or abs(self.now_us() - committed_us) > _COMMIT_US
+            # Half of it must not stand where its views do.
+            if is_large and rows.lsn > self.progress.lsn:
                 yield from self._commit()
                 committed_us = self.now_us()
         yield from self._tell(self.tables.schema_record(relation, rows.lsn))
-        self._set(topic, Stop(self.progress.stopped[topic].lsn, since=rows.lsn, until=rows.lsn))
+        self._set(topic, replace(self.progress.stopped[topic], since=rows.lsn, until=rows.lsn))
         yield from self._commit()
 
     def _produce(self, records: list[Record]) -> Steps:
@@ -241,6 +241,11 @@ class Rejoining:
         self.known[record.relation.schema, record.relation.name] = record
         self._told += 1
 
+    def _open_stop(self, topic: str) -> Stop:
+        """The topic's stop, not read so far. It stops here already: nothing older may come after what is read."""
+        stop = self.progress.stopped.get(topic)
+        return stop.again(self.progress.lsn) if stop is not None else Stop(self.progress.lsn)
+
     def _set(self, topic: str, stop: Stop) -> None:
         """A table that stops is not read in chunks any further."""
         backfills = tuple(backfill for backfill in self.progress.backfills if backfill.topic != topic)
@@ -255,10 +260,15 @@ class Rejoining:
         """A record of the chain at the same position: only these tables have moved."""
         before = self.progress
         sealed: Mapping[str, Mapping[int, int]] = (yield Seal()) if self._records else {}
-        # A part stays one, and so does a first snapshot of which large tables are still being read.
-        kept = before.kind if before.kind in (Kind.PART, Kind.SNAPSHOT) else None
-        kind = kept or (Kind.STREAM if self._records else Kind.IDLE)
-        after = before.successor(kind, self._records, self._checksum, sealed)
+        after = before.successor(self._kind(), self._records, self._checksum, sealed)
         self.progress = replace(after, schemas=before.schemas + self._told)
         self._told = self._records = self._checksum = 0
         yield Commit(self.progress)
+
+    def _kind(self) -> Kind:
+        """A part stays one, and so does a first snapshot as long as a large table of it is still being read."""
+        if self.progress.kind is Kind.PART:
+            return Kind.PART
+        if any(backfill.initial for backfill in self.progress.backfills):
+            return Kind.SNAPSHOT
+        return Kind.STREAM if self._records else Kind.IDLE

@@ -14,22 +14,28 @@ from cdc.changes import Origin, Relation
 from cdc.effects import Announce, Effect, Left
 from cdc.encoder import RecordEncoder
 from cdc.merging import Merging
-from cdc.progress import Stop
+from cdc.progress import Progress, Stop
 from cdc.stops import Stops
 
 EncoderOf = Callable[[Relation], RecordEncoder]
 
 
 class Shapes:
-    """`schemas` counts the schema records of the chain, as progress records say."""
+    """`topics` are those of the tables that the record names as stopped, by oid."""
 
     def __init__(
-        self, encoder_of: EncoderOf, announced: Mapping[int, Relation], stops: Stops, merging: Merging, schemas: int
+        self,
+        encoder_of: EncoderOf,
+        announced: Mapping[int, Relation],
+        start: Progress,
+        topics: Mapping[int, str],
+        merging: Merging,
     ) -> None:
-        self.schemas = schemas
+        self.schemas = start.schemas
+        """How many schema records the chain has, as progress records say."""
         self._encoder_of = encoder_of
         self._announced = dict(announced)
-        self._stops = stops
+        self._stops = Stops(start.stopped, topics)
         self._merging = merging
         self._encoders: dict[int, tuple[Relation, RecordEncoder]] = {}
 

@@ -38,8 +38,7 @@ class Stops:
         """The table's topic gets nothing that commits at `lsn` or later."""
         before = self._stopped.get(topic)
         self._topics[oid] = topic
-        # What was not whole again is missing since it stopped before.
-        self._stopped[topic] = Stop(before.lsn if before is not None and before.covers(lsn) else lsn)
+        self._stopped[topic] = before.again(lsn) if before is not None else Stop(lsn)
 
     def is_open(self, topic: str) -> bool:
         """Whether the topic is not whole."""
@@ -51,4 +50,4 @@ class Stops:
 
     def unread(self, topic: str) -> None:
         """Reading it was given up: from its first missing change on everything is missing."""
-        self._stopped[topic] = Stop(self._stopped[topic].lsn)
+        self._stopped[topic] = replace(self._stopped[topic], since=None)

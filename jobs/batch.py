@@ -70,7 +70,7 @@ def plan(
     for target, position in positions.items():
         stop = boundary.stopped.get(target.topic)
         if stop is not None and stop.covers(ceiling_lsn):
-            tasks += _up_to_stop(target, position, boundary, stop, now_us)
+            tasks += _up_to_stop(target, position, boundary, ceiling_lsn, stop, now_us)
             continue
         floor_lsn = _floor(stop, ceiling_lsn)
         if (
@@ -101,12 +101,15 @@ def is_stopped(target: Target, boundary: Progress, lsn: int | None = None) -> bo
     return stop is not None and stop.covers(boundary.lsn if lsn is None else lsn)
 
 
-def _up_to_stop(target: Target, position: Position | None, boundary: Progress, stop: Stop, now_us: int) -> list[Task]:
+def _up_to_stop(
+    target: Target, position: Position | None, boundary: Progress, ceiling_lsn: int, stop: Stop, now_us: int
+) -> list[Task]:
     """The target ends where its table stopped. An empty one waits: the topic may be about to be filled anew.
 
-    So does one from which compaction has taken what it lacks.
+    So does one from which compaction has taken what it lacks, and one from before the table was whole the last time.
     """
-    if position is None or position.lsn >= stop.lsn or _is_stale(target, position, boundary, now_us):
+    is_before = position is not None and position.lsn >= stop.whole and ceiling_lsn >= stop.lsn
+    if position is None or not is_before or position.lsn >= stop.lsn or _is_stale(target, position, boundary, now_us):
         return []
     return [_write(target, position, boundary, stop.lsn)]
 
@@ -118,7 +121,9 @@ def _floor(stop: Stop | None, ceiling_lsn: int) -> int:
 
 def _whole_from(stop: Stop | None, ceiling_lsn: int) -> int:
     """A target that stands before its table was whole again is replaced."""
-    return stop.until if stop is not None and stop.until is not None and ceiling_lsn >= stop.until else 0
+    if stop is None:
+        return 0
+    return stop.until if stop.until is not None and ceiling_lsn >= stop.until else stop.whole
 
 
 def _replace(target: Target, boundary: Progress, ceiling_lsn: int, floor_lsn: int) -> Task:

@@ -74,7 +74,8 @@ class ApplyProcess:
                 yield "backoff"
 
     def _drive(self) -> Steps:
-        self._sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in self._targets}
+        targets = self._captured(self._newest_boundary())
+        self._sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in targets}
         self._ledger_at = None
         machine = self._machine()
         answer: Any = None
@@ -102,7 +103,14 @@ class ApplyProcess:
         self._confirm_owner()
         step: Step = next_step(self._control.requests, lsn or 0)
         self._world.saw("apply may:", type(step).__name__)
-        return Asked(self._newest_boundary(), step, dict(self._control.rebuilds), self._world.wall_us)
+        boundary = self._newest_boundary()
+        if len(self._captured(boundary)) > len(self._sinks):
+            raise TransientError("a table has come")
+        return Asked(boundary, step, dict(self._control.rebuilds), self._world.wall_us)
+
+    def _captured(self, boundary: Progress | None) -> list[Target]:
+        """Those views whose tables are captured by then."""
+        return [target for target in self._targets if boundary is not None and target.topic in boundary.ends]
 
     def _confirm_owner(self) -> None:
         if not self._is_owner():
@@ -166,7 +174,7 @@ class ApplyProcess:
         rows = {
             target: sink.ledger_row(effect.positions[target])
             for target, sink in self._sinks.items()
-            if isinstance(sink, DeltaSink)
+            if isinstance(sink, DeltaSink) and target in effect.positions
         }
         if self._ledger_at is not None and self._ledger_at != len(stores.ledger):
             raise TransientError("another process wrote the ledger")

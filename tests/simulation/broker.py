@@ -210,7 +210,7 @@ class SimulatedPublisher:
         self._queue += records
         self._land(self._world.rng.randint(0, len(self._queue)))
 
-    def announce(self, key: bytes, value: bytes) -> None:
+    def announce(self, key: bytes, value: bytes | None) -> None:
         """A schema record, which is not data."""
         self._queue.append(Record(SCHEMA, 0, key, value))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from cdc.backfill import Backfill, Chunk, Key
 from cdc.changes import Relation
 from cdc.envelope import TableEncoder
-from cdc.merging import Fed
+from cdc.merging import Fed, GivenUp
 from cdc.visibility import Visibility
 from tests.simulation.source import Source
 from tests.simulation.world import World
@@ -58,12 +58,24 @@ class SimulatedReaders:
             self._step()
         oldest = [chunk.sees for chunk in self._reading] or ([self._newest] if self._newest else [])
         begun, self._begun = self._begun, []
+        given_up = [self._give_up(table.backfill) for table in self._failed()]
         read, self._read = self._read, []
-        return Fed(begun=begun, chunks=read, oldest=oldest)
+        return Fed(begun=begun, given_up=given_up, chunks=read, oldest=oldest)
+
+    def _failed(self) -> list[Table]:
+        """Tables that join, and can't be read."""
+        joining = [table for table in self._tables.values() if table.backfill.joins]
+        return joining[:1] if joining and self._world.happens("table cannot be read") else []
+
+    def _give_up(self, backfill: Backfill) -> GivenUp:
+        del self._tables[backfill.id]
+        return GivenUp(backfill, "it is gone")
 
     def settle(self, chunk: Chunk, *, again: bool) -> None:
         self._unmerged -= 1
-        table = self._tables[chunk.backfill]
+        table = self._tables.get(chunk.backfill)
+        if table is None:
+            return
         if again:
             self._world.saw("chunk read again")
             table.again.append(chunk)

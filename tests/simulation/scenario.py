@@ -92,6 +92,10 @@ class Scenario:
 
     def _trouble(self) -> None:
         world = self.world
+        if world.happens("table stuck"):
+            self.source.get_stuck()
+        if world.happens("table freed"):
+            self.source.get_free()
         if world.happens("postgres restarted"):
             self.source.restart()
         if world.happens("transaction timed out"):
@@ -181,6 +185,7 @@ class Scenario:
         self.world.healed = True
         self.world.note("healed")
         self.control.release(everything=True)
+        self.source.get_free()
         self.broker.mark_all()
         while self._work > 0:
             self._commit()
@@ -194,6 +199,8 @@ class Scenario:
         """Everything is where the log ends, everywhere."""
         source, newest = self.source, self.published.newest
         if newest is None or not newest.is_boundary or newest.lsn < source.wal_end:
+            return False
+        if any(stop.is_open for stop in newest.stopped.values()):
             return False
         if source.slot is None or source.slot.confirmed < source.wal_end or self.control.rebuilds:
             return False

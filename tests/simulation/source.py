@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from cdc.changes import UNCHANGED, Change, Relation
+from cdc.changes import UNCHANGED, Change, Relation, Trouble
 from cdc.errors import TransientError
 from cdc.pgoutput import RelationMessage
 from cdc.visibility import Visibility
 from tests.simulation.tables import (
     ACCOUNTS,
+    EXTRA,
     INT4,
     LINES,
     PARTITIONS,
@@ -28,6 +29,8 @@ from tests.simulation.tables import (
     Values,
     key_text,
     partition,
+    rewritten,
+    rewritten_row,
     values,
 )
 from tests.simulation.world import World, require
@@ -51,10 +54,11 @@ class Transaction:
     commit_lsn: int
     end_lsn: int
     ts_us: int
-    shape: Relation
-    """What the table that is altered some day looked like."""
+    shapes: tuple[Relation, ...]
+    """What the tables looked like."""
     messages: list[tuple[list[Relation], bytes]] = field(default_factory=list)
     changes: list[list[tuple[str, int, Seen]]] = field(default_factory=list)
+    touched: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -75,7 +79,11 @@ class Source:
         self.transactions: list[Transaction] = []
         self._commits: list[int] = []
         self.relations = {relation.oid: relation for relation in (ACCOUNTS, LINES, TAGS)}
-        self._shapes = [ACCOUNTS, WIDER_ACCOUNTS, LINES, TAGS]
+        self._shapes = {_described(relation): relation for relation in (ACCOUNTS, WIDER_ACCOUNTS, LINES, TAGS)}
+        self.captured = {relation.oid for relation in (ACCOUNTS, LINES, TAGS)}
+        self.stuck: dict[int, Trouble] = {}
+        self.is_left_out: Callable[[int], bool] = lambda _: False
+        """Whether the topics say that a table has stopped."""
         self.rows: dict[int, dict[str, Texts]] = {oid: {} for oid in self.relations}
         self.states: list[State] = [{oid: {} for oid in self.relations}]
         self.slot: Slot | None = None
@@ -98,11 +106,43 @@ class Source:
 
     def add_column(self) -> None:
         """ALTER TABLE accounts ADD COLUMN."""
-        if self.relations[ACCOUNTS.oid] == ACCOUNTS:
+        relation = self.relations[ACCOUNTS.oid]
+        if EXTRA not in relation.columns:
             self._show(lambda place: place[0] == ACCOUNTS.oid)
-            self.relations[ACCOUNTS.oid] = WIDER_ACCOUNTS
+            self._reshape(replace(relation, columns=(*relation.columns, EXTRA)))
             self.rows[ACCOUNTS.oid] = {key: (*row, None) for key, row in self.rows[ACCOUNTS.oid].items()}
             self.work_elsewhere()
+
+    def get_stuck(self) -> None:
+        """A table that can't be followed any more; perhaps it is not even published, or not to be captured."""
+        side = self._world.side
+        relation = side.choice(list(self.relations.values()))
+        code = side.choice(("REPLICA_IDENTITY", "PUBLICATION_LACKS"))
+        self.stuck[relation.oid] = Trouble(code, code, "")
+        if code == "PUBLICATION_LACKS" and side.random() < 0.4:
+            self.captured.discard(relation.oid)
+        self._show(lambda place: place[0] == relation.oid)
+        self._reshape(replace(relation))  # the log describes it anew
+
+    def get_free(self) -> None:
+        """All of them are as they must be, again."""
+        for oid in self.stuck:
+            self._reshape(replace(self.relations[oid]))
+        self.stuck.clear()
+        self.captured = set(self.relations)
+
+    def _reshape(self, relation: Relation) -> None:
+        self.relations[relation.oid] = relation
+        self._shapes[_described(relation)] = relation
+
+    def _rewrite(self, into: Transaction) -> None:
+        """ALTER TABLE in a transaction, which then changes a row."""
+        relation = self._world.side.choice([each for oid, each in self.relations.items() if oid not in self.stuck])
+        self._show(lambda place: place[0] == relation.oid)
+        self._reshape(rewritten(relation))
+        rows = self.rows[relation.oid]
+        self.rows[relation.oid] = {key: rewritten_row(relation, row) for key, row in rows.items()}
+        self._insert(into, self.relations[relation.oid])
 
     def commit(self) -> None:
         """One transaction of random changes."""
@@ -116,9 +156,13 @@ class Source:
         if self._open and rng.random() < 0.3:
             xid = self._open.pop(rng.randrange(len(self._open)))
         transaction = Transaction(
-            xid, start, start + rng.choice((8, 40)), self._world.wall_us, self.relations[ACCOUNTS.oid]
+            xid, start, start + rng.choice((8, 40)), self._world.wall_us, tuple(self.relations.values())
         )
         before = {oid: dict(rows) for oid, rows in self.rows.items()}
+        rewrites = len(self.stuck) < len(self.relations) and self._world.happens("table rewritten")
+        if rewrites:
+            self._rewrite(transaction)
+            transaction.shapes = tuple(self.relations.values())
         size = rng.choice((1, 1, 1, 2, 3, 4, 6, rng.randint(9, 24)))
         for _ in range(size):
             self._change(transaction)
@@ -126,12 +170,11 @@ class Source:
         self.transactions.append(transaction)
         self._commits.append(transaction.commit_lsn)
         now = dict(self.states[-1])
-        for relation in {
-            relation.oid: relation for relations, _ in transaction.messages for relation in relations
-        }.values():
-            now[relation.oid] = {key: values(relation, row) for key, row in self.rows[relation.oid].items()}
+        for oid in transaction.touched:
+            now[oid] = {key: values(self.relations[oid], row) for key, row in self.rows[oid].items()}
         self.states.append(now)
-        if rng.random() < 0.5 and not any(record.op == "t" for due in transaction.changes for _, _, record in due):
+        ops = {record.op for due in transaction.changes for _, _, record in due}
+        if rng.random() < 0.5 and not rewrites and "t" not in ops:
             self._world.saw("committed, not visible yet")
             self._hidden[xid] = _overwritten(before, self.rows)
         self._world.note(
@@ -207,11 +250,9 @@ class Source:
 
     def resolve(self, message: RelationMessage) -> Relation:
         """What the catalogue makes of a relation message."""
-        names = [column.name for column in message.columns]
-        for relation in self._shapes:
-            if relation.oid == message.oid and [column.name for column in relation.columns] == names:
-                return relation
-        raise AssertionError("a relation message of no known shape")
+        relation = self._shapes[message.oid, tuple((column.name, column.type_mod) for column in message.columns)]
+        trouble = self.stuck.get(relation.oid)
+        return relation if trouble is None or is_unpublished(trouble) else replace(relation, trouble=trouble)
 
     def complete(self, change: Change) -> Change:
         """Unchanged values from the old row, which REPLICA IDENTITY FULL has in the log."""
@@ -223,6 +264,8 @@ class Source:
     def _change(self, into: Transaction) -> None:
         rng = self._world.rng
         relation = self.relations[rng.choice((ACCOUNTS, ACCOUNTS, LINES, TAGS)).oid]
+        if not self._may_change(relation.oid):
+            return
         rows = self.rows[relation.oid]
         if rng.random() < 0.03:
             self._truncate(into)
@@ -231,6 +274,20 @@ class Source:
         else:
             self._alter(into, relation, rng.choice(list(rows)))
 
+    def _may_change(self, oid: int) -> bool:
+        """What is not published is not to change before the topics say so: nobody could notice that."""
+        trouble = self.stuck.get(oid)
+        return trouble is None or not is_unpublished(trouble) or self.is_left_out(oid)
+
+    def _is_logged(self, oid: int) -> bool:
+        trouble = self.stuck.get(oid)
+        return trouble is None or not is_unpublished(trouble)
+
+    def _log(self, into: Transaction, relations: list[Relation], payload: bytes) -> None:
+        into.touched |= {relation.oid for relation in relations}
+        if all(self._is_logged(relation.oid) for relation in relations):
+            into.messages.append((relations, payload))
+
     def _insert(self, into: Transaction, relation: Relation) -> None:
         row = self._fresh(relation)
         key = key_text(relation, row)
@@ -238,7 +295,7 @@ class Source:
             return self._alter(into, relation, key)
         self._show(lambda place: place == (relation.oid, key))
         self.rows[relation.oid][key] = row
-        into.messages.append(([relation], frames.insert(relation.oid, row)))
+        self._log(into, [relation], frames.insert(relation.oid, row))
         return self._due(into, relation, ((key, "c", row),))
 
     def _alter(self, into: Transaction, relation: Relation, key: str) -> None:
@@ -248,7 +305,7 @@ class Source:
         if rng.random() < 0.3:
             del rows[key]
             old = before if relation.identity == "f" else _key_only(relation, before)
-            into.messages.append(([relation], frames.delete(relation.oid, old, old_is_key=relation.identity != "f")))
+            self._log(into, [relation], frames.delete(relation.oid, old, old_is_key=relation.identity != "f"))
             return self._due(into, relation, ((key, "d", None),))
         now = self._fresh(relation, None if rng.random() < 0.25 else before)
         moved = key_text(relation, now)
@@ -269,7 +326,7 @@ class Source:
             UNCHANGED if column.name == "body" and text == was and text else text
             for column, text, was in zip(relation.columns, now, before, strict=True)
         )
-        into.messages.append(([relation], frames.update(relation.oid, sent, old, old_is_key=not full)))
+        self._log(into, [relation], frames.update(relation.oid, sent, old, old_is_key=not full))
         if moved == key:
             return self._due(into, relation, ((key, "u", now),))
         return self._due(into, relation, ((key, "d", None), (moved, "c", now)))
@@ -277,7 +334,9 @@ class Source:
     def _truncate(self, into: Transaction) -> None:
         rng = self._world.rng
         chosen = [self.relations[oid] for oid in rng.sample(sorted(self.relations), rng.choice((1, 1, 2)))]
-        into.messages.append((chosen, frames.truncate([relation.oid for relation in chosen])))
+        if not all(self._is_logged(relation.oid) for relation in chosen):
+            return
+        self._log(into, chosen, frames.truncate([relation.oid for relation in chosen]))
         oids = {relation.oid for relation in chosen}
         self._show(lambda place: place[0] in oids)
         for relation in chosen:
@@ -286,6 +345,8 @@ class Source:
             into.changes.append([(TOPICS[relation.oid], number, event) for number in range(PARTITIONS)])
 
     def _due(self, into: Transaction, relation: Relation, events: tuple[tuple[str, str, Texts | None], ...]) -> None:
+        if not self._is_logged(relation.oid):
+            return
         topic, due = TOPICS[relation.oid], []
         for ordinal, (key, op, row) in enumerate(events, 2 * len(into.changes) + 1):
             after = values(relation, row) if row is not None else None
@@ -306,6 +367,16 @@ class Source:
             else:
                 row.append(rng.choice(WORDS) if column.is_key or rng.random() < 0.85 else None)
         return tuple(row)
+
+
+def is_unpublished(trouble: Trouble) -> bool:
+    """Whether the log has nothing of the table."""
+    return trouble.code == "PUBLICATION_LACKS"
+
+
+def _described(relation: Relation) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """What the log says of a shape."""
+    return relation.oid, tuple((column.name, column.type_mod) for column in relation.columns)
 
 
 def _key_only(relation: Relation, row: Texts) -> Texts:

@@ -88,7 +88,10 @@ class Stores:
 
     def commit_ledger(self, rows: Mapping[Target, LedgerRow]) -> None:
         """One atomic overwrite."""
-        require(len({row.position.lsn for row in rows.values()}) <= 1, "a ledger of several positions")
+        furthest = max((row.position.lsn for row in rows.values()), default=0)
+        gaps = self._published.gaps
+        flowing = {row.position.lsn for target, row in rows.items() if not gaps.hold(target.topic, furthest)}
+        require(len(flowing) <= 1, "a ledger of several positions")
         for target, row in rows.items():
             versions = self.delta.get(target, [])
             require(0 <= row.version < len(versions), "the ledger names a version that is not there", target)
@@ -147,6 +150,8 @@ class Stores:
         self._world.note("stands", target.view, target.sink, position.lsn)
         boundaries = self._published.boundaries
         require(boundaries and position.lsn <= boundaries[-1].lsn, "a view went past the topics", target)
+        may_stand = self._published.gaps.let_stand(target.topic, position.lsn)
+        require(may_stand, "a view stands where its table is not whole", target, position)
         due = self._due(target, self._source.first_from(position.lsn))
         require(rows == due, "a view is not the source at its position", target, position, rows, due)
 

@@ -19,12 +19,19 @@ PARTITIONS: Final = 2
 INT4: Final = 23
 TEXT: Final = 25
 
-ACCOUNTS: Final = table("accounts", (("id", INT4), ("name", TEXT), ("note", TEXT)), oid=101)
-WIDER_ACCOUNTS: Final = replace(ACCOUNTS, columns=(*ACCOUNTS.columns, Column("extra", TEXT, -1, "text", TEXT, False)))
-LINES: Final = table(
-    "lines", (("a", INT4), ("b", TEXT), ("qty", INT4), ("body", TEXT)), ("a", "b"), oid=102, identity="f"
+
+def _numbered(relation: Relation) -> Relation:
+    columns = (replace(column, number=number) for number, column in enumerate(relation.columns, 1))
+    return replace(relation, columns=tuple(columns))
+
+
+ACCOUNTS: Final = _numbered(table("accounts", (("id", INT4), ("name", TEXT), ("note", TEXT)), oid=101))
+EXTRA: Final = Column("extra", TEXT, -1, "text", TEXT, False, number=4)
+WIDER_ACCOUNTS: Final = replace(ACCOUNTS, columns=(*ACCOUNTS.columns, EXTRA))
+LINES: Final = _numbered(
+    table("lines", (("a", INT4), ("b", TEXT), ("qty", INT4), ("body", TEXT)), ("a", "b"), oid=102, identity="f")
 )
-TAGS: Final = table("tags", (("tag", TEXT), ("weight", INT4)), ("tag",), oid=103)
+TAGS: Final = _numbered(table("tags", (("tag", TEXT), ("weight", INT4)), ("tag",), oid=103))
 
 WIDEST: Final = {relation.oid: relation for relation in (WIDER_ACCOUNTS, LINES, TAGS)}
 TOPICS: Final = {oid: f"{PIPELINE}.{relation.schema}.{relation.name}" for oid, relation in WIDEST.items()}
@@ -43,6 +50,26 @@ class Seen:
     after: Values | None
     lsn: int
     ordinal: int
+
+
+_REWRITTEN: Final = {ACCOUNTS.oid: 2, LINES.oid: 2, TAGS.oid: 1}
+"""Which column of each table changes its type, and with it the values in all rows, now and then."""
+
+
+def rewritten(relation: Relation) -> Relation:
+    """The table with its column of another type."""
+    at = _REWRITTEN[relation.oid]
+    columns = list(relation.columns)
+    columns[at] = replace(columns[at], type_mod=columns[at].type_mod + 1)
+    return replace(relation, columns=tuple(columns))
+
+
+def rewritten_row(relation: Relation, row: Texts) -> Texts:
+    """A row after that, which no change in the log says."""
+    at, column = _REWRITTEN[relation.oid], relation.columns[_REWRITTEN[relation.oid]]
+    was = row[at]
+    now = was if was is None else str(int(was) + 1) if column.type_oid == INT4 else f"{was}!"
+    return (*row[:at], now, *row[at + 1 :])
 
 
 def key_text(relation: Relation, row: Texts) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pytest
@@ -11,9 +12,14 @@ from tests.simulation.capture_rules import CAPTURE
 from tests.simulation.chunk_rules import CHUNKS
 from tests.simulation.mutants import Mutant
 from tests.simulation.scenario import simulate
-from tests.simulation.world import Violation
+from tests.simulation.table_rules import TABLES
+from tests.simulation.world import TABLE_EVENTS, Violation
 
 SEEDS_MAX: Final = 300
+
+
+QUIET: Final = dict.fromkeys(TABLE_EVENTS, 0.0)
+"""What has nothing to do with tables that stop shows sooner where none does."""
 
 
 @pytest.mark.parametrize("mutant", CAPTURE + CHUNKS + APPLY, ids=lambda mutant: mutant.rule)
@@ -21,9 +27,17 @@ def test_a_broken_rule_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatc
     mutant.edit.apply(monkeypatch)
 
     with pytest.raises(Violation):
-        simulate_all(mutant)
+        simulate_all({**QUIET, **mutant.faults})
 
 
-def simulate_all(mutant: Mutant) -> None:
+@pytest.mark.parametrize("mutant", TABLES, ids=lambda mutant: mutant.rule)
+def test_a_broken_rule_about_tables_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
+    mutant.edit.apply(monkeypatch)
+
+    with pytest.raises(Violation):
+        simulate_all(mutant.faults)
+
+
+def simulate_all(rates: Mapping[str, float]) -> None:
     for seed in range(SEEDS_MAX):
-        simulate(seed, mutant.faults)
+        simulate(seed, rates)

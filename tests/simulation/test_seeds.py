@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from tests.simulation.scenario import simulate, simulate_one_fault
-from tests.simulation.world import FAULTS
+from tests.simulation.world import FAULTS, TABLE_EVENTS
 
 SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
 ONE: Final = os.environ.get("AFTERIMAGE_SEED")
@@ -34,6 +34,9 @@ FATAL: Final = (
 
 EVENTS: Final = (
     *FAULTS,
+    *TABLE_EVENTS,
+    *(f"table {what}" for what in ("is copied", "joined", "given up")),
+    "looked at tables again",
     *(f"published {kind}" for kind in ("snapshot", "stream", "idle", "part")),
     "committed, not visible yet",
     "row of a chunk published",

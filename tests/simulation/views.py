@@ -67,10 +67,8 @@ class Range:
     ceiling: int
 
     def holds(self, record: Seen) -> bool:
-        """A snapshot's rows (ordinal 0) stand before their position, not at it."""
-        snapshot = record.ordinal == 0
-        from_floor = record.lsn > self.floor or (record.lsn == self.floor and (not snapshot or self.floor == 0))
-        return from_floor and (record.lsn < self.ceiling or (snapshot and record.lsn == self.ceiling))
+        """Whether apply takes it."""
+        return self.floor <= record.lsn < self.ceiling
 
 
 def read_changes(broker: Broker, target: Target, wanted: Range) -> ViewChanges:
@@ -85,7 +83,7 @@ def read_changes(broker: Broker, target: Target, wanted: Range) -> ViewChanges:
         )
         truncated |= truncate is not None
         last |= newest
-    changes = {key: (_version(record), _row(target.view, record)) for key, record in last.items()}
+    changes = {key: (record.lsn, _row(target.view, record)) for key, record in last.items()}
     return ViewChanges(changes, truncated)
 
 
@@ -99,13 +97,8 @@ def _last_per_key(records: list[Seen], wanted: Range) -> tuple[dict[str, Seen], 
     truncate = newest.pop("{}", None)
     if truncate is not None:
         at = truncate.lsn, truncate.ordinal
-        newest = {key: record for key, record in newest.items() if (record.lsn, record.ordinal) > at}
+        newest = {key: record for key, record in newest.items() if (record.lsn, record.ordinal) >= at}
     return newest, truncate
-
-
-def _version(record: Seen) -> int:
-    """A snapshot's row is older than a transaction that commits exactly at its position."""
-    return record.lsn - 1 if record.ordinal == 0 else record.lsn
 
 
 def _row(view: str, record: Seen) -> Values | None:

@@ -93,7 +93,7 @@ class Walsender:
         """Pieces of transactions that commit later, or never; a table is altered only when nobody else is at it."""
         rng = self._world.rng
         first, *later = self._source.transactions[self._next : self._next + 4]
-        ahead = [first, *(transaction for transaction in later if transaction.shape is first.shape)]
+        ahead = [first, *(transaction for transaction in later if transaction.shapes == first.shapes)]
         while rng.random() < 0.3:
             self._pending.extend(self._framed(self._streams.piece(rng.choice(ahead)), first))
         if rng.random() < 0.1:

@@ -46,6 +46,17 @@ FAULTS: Final = {
     "pause asked": 0.01,
 }
 
+# What befalls tables; drawn apart, and in half of the seeds alone, so that the others are what they were without.
+TABLE_EVENTS: Final = {
+    "table rewritten": 0.12,
+    "table stuck": 0.02,
+    "table freed": 0.3,
+    "table cannot be read": 0.05,
+    "table copied": 0.3,
+    "copying takes long": 0.3,
+    "tables looked at": 0.1,
+}
+
 
 Steps = Generator[str, None, Any]
 """A process, one step at a time; each is named."""
@@ -76,6 +87,10 @@ class World:
         self.healed = False
         self.now_s = 0.0
         self.rates = {kind: rate * self.rng.choice((0, 1, 1, 4)) for kind, rate in FAULTS.items()}
+        self.side = Random(seed + 1_000_000)
+        self.tables_change = self.side.random() < 0.5
+        factors = (0, 1, 1, 4) if self.tables_change else (0,)
+        self.rates |= {kind: rate * self.side.choice(factors) for kind, rate in TABLE_EVENTS.items()}
         self.trace: deque[tuple[object, ...]] = deque(maxlen=TRACE_LENGTH)
         self.late: list[Callable[[], object]] = []
 
@@ -86,7 +101,8 @@ class World:
 
     def happens(self, kind: str) -> bool:
         """Whether this fault comes now; one that comes is counted."""
-        if self.healed or self.rng.random() >= self.rates[kind]:
+        rng = self.side if kind in TABLE_EVENTS else self.rng
+        if self.healed or rng.random() >= self.rates[kind]:
             return False
         self.counts[kind] += 1
         self.note("FAULT", kind)

@@ -155,6 +155,17 @@ class TestStopped:
 
         assert task == Task(ORDERS, Mode.REPLACE, (0, 0), (10, 20), 79, Position(100, NOW_US, {TOPIC: (10, 20)}))
 
+    def test_a_view_from_before_it_was_whole_once_waits_until_it_is_again(self):
+        assert self.plan(at(50, 4, 20), Stop(95, whole=80)) == []
+        assert self.plan(at(50, 4, 20), Stop(95, whole=80), ceiling_lsn=70) == []
+        [task] = self.plan(at(50, 4, 20), Stop(95, whole=80), ceiling_lsn=90)
+        assert task.mode is Mode.REPLACE
+
+    def test_a_view_from_after_that_goes_on(self):
+        [task] = self.plan(at(85, 4, 20), Stop(95, whole=80))
+
+        assert (task.mode, task.floor_lsn, task.position.lsn) == (Mode.WRITE, 85, 95)
+
     def test_from_then_on_they_flow(self):
         [task] = self.plan(at(90, 4, 20), Stop(60, 80, 90))
 

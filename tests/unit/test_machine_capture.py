@@ -414,6 +414,19 @@ def test_a_table_that_was_read_beside_the_stream_is_whole_where_its_last_row_lie
     assert commits(after)[0].schemas == START.schemas + 1
 
 
+def test_chunks_that_are_due_are_merged_before_views_may_stand_there():
+    """Else the last one waits until the log moves on, which it may not do for hours."""
+    reading = Backfill("j", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=False, joins=True)
+    start = replace(START, stopped={TOPIC: Stop(90, since=95)}, backfills=(reading,))
+    driven = Driven(start, Limits(batch_records_max=1), stopped={TABLE.oid: TOPIC})
+    sees, row = Visibility(100, 100, frozenset()), RowImage(b"9", 0, b"")
+    chunks = [Chunk("j", TABLE, None, ("9",), [row], sees, 120), Chunk("j", TABLE, ("9",), None, [row], sees, 120)]
+
+    effects = driven.see(frames.keepalive(140), after_s=9.0, fed=Fed(chunks=chunks))
+
+    assert commits(effects)[0].stopped == {TOPIC: Stop(90, since=95, until=140)}
+
+
 def test_a_table_that_could_not_be_read_stays_stopped_from_where_it_was():
     reading = Backfill("j", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=False, joins=True)
     start = replace(START, stopped={TOPIC: Stop(90, since=95)}, backfills=(reading,))
