@@ -67,13 +67,6 @@ CHUNKS: Final = (
     broken("no boundary before the first reading is done", MACHINE, "_whole", "self._merging.is_initial", "False"),
     broken("write down how far tables are", MACHINE, "_next", "backfills=self._merging.backfills", "backfills=()"),
     broken(
-        "write down what is done with no row",
-        MACHINE,
-        "_due",
-        "return moved or self._merging.is_unsaved",
-        "return moved",
-    ),
-    broken(
         "go on where a killed capture was",
         capturing,
         "decide_start",

@@ -414,6 +414,16 @@ def test_a_table_that_was_read_beside_the_stream_is_whole_where_its_last_row_lie
     assert commits(after)[0].schemas == START.schemas + 1
 
 
+def test_a_table_without_rows_is_written_down_though_the_log_rests():
+    reading = Backfill("i", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=True)
+    driven = Driven(replace(START, kind=Kind.SNAPSHOT, backfills=(reading,)))
+    chunk = Chunk("i", TABLE, None, None, [], Visibility(100, 100, frozenset()), START.lsn)
+
+    [written] = commits(driven.see(after_s=9.0, fed=Fed(chunks=[chunk])))
+
+    assert (written.kind, written.lsn, written.backfills) == (Kind.IDLE, START.lsn, ())
+
+
 def test_chunks_that_are_due_are_merged_before_views_may_stand_there():
     """Else the last one waits until the log moves on, which it may not do for hours."""
     reading = Backfill("j", TABLE.oid, TABLE.schema, TABLE.name, TOPIC, initial=False, joins=True)
