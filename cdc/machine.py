@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from cdc.assembler import Assembler
-from cdc.backfill import Backfill
 from cdc.batching import Batch, Limits
 from cdc.changes import UNCHANGED, Change, Origin, Record, Relation
 from cdc.compiled import PlainLog
@@ -65,7 +64,7 @@ class CaptureMachine:
         self._part = start.part
         self._merging = Merging(start.backfills, limits.remembered_keys_max)
         self._shapes = Shapes(encoder_of, announced, start, stopped or {}, self._merging)
-        self._plain = PlainLog(self._compiled)
+        self._plain = PlainLog(lambda oid: self._shapes.compiled(oid, assembler.relation(oid), self._batch.reached))
         self._behind_us = 0
         self._committed_s = 0.0
         self._wall_ms = 0
@@ -146,9 +145,6 @@ class CaptureMachine:
             yield from self._commit(*self._whole())
         return int(encoded.taken) - at
 
-    def _compiled(self, oid: int) -> Any:
-        return self._shapes.compiled(oid, self._assembler.relation(oid), self._batch.reached)
-
     def _take(self, frame: bytes) -> Iterator[Effect]:
         self._plain.forget()
         message = decode_frame(frame)
@@ -188,7 +184,7 @@ class CaptureMachine:
                 yield ReadTable(backfill)
         for given_up in fed.given_up:
             self._merging.give_up(given_up.backfill)
-            yield from self._finish(given_up.backfill, given_up.reason)
+            yield from self._shapes.finish(given_up.backfill, given_up.reason, self._batch.reached)
         for stray in self._merging.take(fed):
             yield Settle(stray, again=False)
         # Whoever was overtaken may never see the rest of the transaction that it began.
@@ -216,11 +212,7 @@ class CaptureMachine:
         finished = self._merging.settle(chunk, len(rows) if rows is not None else None)
         yield Settle(chunk, again=rows is None)
         if finished is not None:
-            yield from self._finish(finished, None)
-
-    def _finish(self, backfill: Backfill, failure: str | None) -> Iterator[Effect]:
-        self._shapes.read(backfill, failure, self._batch.reached)
-        yield Finish(backfill, failure, self._batch.reached)
+            yield from self._shapes.finish(finished, None, self._batch.reached)
 
     def _publish(self, transaction: Transaction) -> Generator[Effect, Any, None]:
         """The changes of one transaction; those that an earlier part brought are counted and passed over."""

@@ -6,12 +6,12 @@ announced before its rows, and a table that has stopped gets none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 from cdc.backfill import Backfill
 from cdc.changes import Origin, Relation
-from cdc.effects import Announce, Effect, Left
+from cdc.effects import Announce, Effect, Finish, Left
 from cdc.encoder import RecordEncoder
 from cdc.merging import Merging
 from cdc.progress import Progress, Stop
@@ -90,12 +90,12 @@ class Shapes:
         """Whether the table's topic is whole, so that more rows may be put into it."""
         return not self._stops.is_open(backfill.topic)
 
-    def read(self, backfill: Backfill, failure: str | None, lsn: int) -> None:
+    def finish(self, backfill: Backfill, failure: str | None, lsn: int) -> Iterator[Effect]:
         """A reading has ended at this position; one that was to bring a table back has brought it, or has failed."""
-        if not backfill.joins:
-            return
-        self.schemas += 1
-        if failure is None:
-            self._stops.whole(backfill.topic, lsn)
-        else:
-            self._stops.unread(backfill.topic)
+        if backfill.joins:
+            self.schemas += 1
+            if failure is None:
+                self._stops.whole(backfill.topic, lsn)
+            else:
+                self._stops.unread(backfill.topic)
+        yield Finish(backfill, failure, lsn)

@@ -16,7 +16,7 @@ APPLY: Final = (
         "_position",
         "end if ceiling_lsn == boundary.lsn else start",
         "end",
-        hold_asked=0.2,
+        hold_asked=0.6,
     ),
     broken(
         "replace from offset zero",
