@@ -197,11 +197,12 @@ class Streaming:
         fed = self._readers.take()
         return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000, fed)
 
-    def _commit(self, progress: Progress) -> None:
+    def _commit(self, progress: Progress) -> float:
         self._before_commit()
         self._publisher.commit(progress)
         if self._announcing.must_look:
             raise LookAgain
+        return time.monotonic()
 
     def _finish(self, effect: Finish) -> None:
         backfill = effect.backfill

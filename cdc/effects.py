@@ -78,7 +78,7 @@ Ends = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Write the progress record into the transaction and commit it. No answer: it is durable."""
+    """Write the progress record into the transaction and commit it. Answer: when it was durable, by Polled's clock."""
 
     progress: Progress
 

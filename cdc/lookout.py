@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import psycopg
 
@@ -132,11 +133,18 @@ def _difference(before: Relation, after: Relation) -> Trouble | None:
     return found.trouble if found.effect is Effect.READ_AGAIN else None
 
 
-class Watch:
-    """Looks again every few seconds, beside the stream, which a look must not hold up."""
+Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+Looking = Callable[[psycopg.Connection[Any]], Look]
 
-    def __init__(self, look: Callable[[], Look], first: Look, interval_s: float, *, retry: bool) -> None:
+_LEAVE_S: Final = 2.0
+
+
+class Watch:
+    """Looks again every few seconds, beside the stream, over a connection of its own: a look must not hold it up."""
+
+    def __init__(self, connect: Connect, look: Looking, first: Look, interval_s: float, *, retry: bool) -> None:
         """With `retry`, a table could not be read just now, and is worth another attempt after a while."""
+        self._connect = connect
         self._look = look
         self._summary = first.summary()
         self._interval_s = interval_s
@@ -151,7 +159,8 @@ class Watch:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
-        self._thread.join()
+        # Over a line that is dead without saying so a look never ends; nobody waits for it then.
+        self._thread.join(_LEAVE_S)
 
     def has_news(self) -> bool:
         """Whether there is something to do that was not there at the first look."""
@@ -161,9 +170,10 @@ class Watch:
 
     def _run(self) -> None:
         try:
-            while not self._found and not self._ended.wait(self._interval_s):
-                is_time = self._retry_s is not None and time.monotonic() > self._retry_s
-                self._found = is_time or self._look().summary() != self._summary
+            with self._connect() as connection:
+                while not self._found and not self._ended.wait(self._interval_s):
+                    is_time = self._retry_s is not None and time.monotonic() > self._retry_s
+                    self._found = is_time or self._look(connection).summary() != self._summary
         except BaseException as error:  # noqa: BLE001  it is raised again where the stream is driven
             self._found = error
 

@@ -276,11 +276,11 @@ class CaptureMachine:
         ends: Ends = (yield Seal()) if self._batch.records else {}
         self.progress = self._next(kind, part, ends)
         self._merging.is_unsaved = False
-        yield Commit(self.progress)
+        # A transaction that begins before the broker is done with the last one has to wait: rest begins here.
+        self._committed_s = yield Commit(self.progress)
         if self.progress.is_boundary:
             self._boundary = max(self._boundary, self.progress.lsn)
         self._batch = self._batch.after()
-        self._committed_s = self._now_s
         yield Confirm(self.progress.lsn)
 
     def _next(self, kind: Kind, part: Part | None, ends: Ends) -> Progress:

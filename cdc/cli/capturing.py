@@ -9,8 +9,11 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import psycopg
 
 from cdc import metrics
 from cdc.capture import LookAgain, Stopped, Streaming
@@ -21,6 +24,7 @@ from cdc.cli.rejoining import RejoiningDriver
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.lineage import Lineage, has_diverged, require_same_database, require_same_history
 from cdc.log import get
+from cdc.look import Look
 from cdc.lookout import Watch, log_end, look_at_tables
 from cdc.open_transaction import UNPLACED_CODE
 from cdc.postgres import connect
@@ -116,26 +120,27 @@ class CaptureRun:
         """See to the tables that changed, then stream."""
         settings, source = self.settings, self.settings.source
         known, privacy = read_schemas(settings.kafka, settings.pipeline), Privacy.of(source)
-        with (
-            TimelineGuard(source, lineage) as guard,
-            connect(source, source.read, application=f"afterimage {settings.pipeline}") as connection,
-        ):
-            look = look_at_tables(connection, settings, known, privacy)
-            if not look.stuck:  # a table that is gone takes its rules' sense with it, and stops alone
-                privacy.require_fits(list(look.current.values()))
-            tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, {}, privacy)
-            rejoining = Rejoining(tables, progress, known, log_end(connection), lambda: time.time_ns() // 1000)
-            driver = RejoiningDriver(settings, tables, topics, publisher, guard.check, connection)
-            progress = driver.run(rejoining, look)
-            watch = Watch(
-                lambda: look_at_tables(connection, settings, known, privacy),
-                rejoining.settled(look),
-                settings.capture.lookout_interval_s,
-                retry=bool(rejoining.unread),
-            )
+
+        def connected() -> AbstractContextManager[psycopg.Connection[Any]]:
+            return connect(source, source.read, application=f"afterimage {settings.pipeline}")
+
+        def looked(connection: psycopg.Connection[Any]) -> Look:
+            return look_at_tables(connection, settings, known, privacy)
+
+        with TimelineGuard(source, lineage) as guard:
+            with connected() as connection:
+                look = looked(connection)
+                if not look.stuck:  # a table that is gone takes its rules' sense with it, and stops alone
+                    privacy.require_fits(list(look.current.values()))
+                tables = Tables(settings.pipeline, source.database, settings.kafka.partitions, {}, privacy)
+                rejoining = Rejoining(tables, progress, known, log_end(connection), lambda: time.time_ns() // 1000)
+                progress = RejoiningDriver(settings, tables, topics, publisher, guard.check, connection).run(
+                    rejoining, look
+                )
+            interval_s, retry = settings.capture.lookout_interval_s, bool(rejoining.unread)
             self.has_streamed = True
             tables, stopped = rejoining.streaming(look), lambda: self.wait(0)
-            with watch:
+            with Watch(connected, looked, rejoining.settled(look), interval_s, retry=retry) as watch:
                 readers = TableReaders(settings, tables, self.report)
                 streaming = Streaming(
                     settings, tables, publisher, progress, readers, stopped, guard.check, watch.has_news

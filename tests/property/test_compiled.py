@@ -151,6 +151,7 @@ def captured(relation: Relation, polls: list[list[bytes]]) -> list[Any]:
             case Commit():
                 seen.append(effect.progress)
                 durable = len(seen)
+                answer = now_s
             case _:
                 seen.append(repr(effect))
 

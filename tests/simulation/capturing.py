@@ -341,7 +341,7 @@ class CaptureProcess:
                 yield from self._commit(effect.progress)
                 if self._announcing.must_look:
                     raise LookAgain
-                return None
+                return self._world.now_s
             case Confirm():
                 return connection.confirm(effect.lsn, ask_reply=effect.ask_reply)
             case Complete():

@@ -92,6 +92,8 @@ class Driven:
         while True:
             effect = self._effects.send(self._answer)
             self._answer = {TOPIC: {0: 11}} if isinstance(effect, Seal) else None
+            if isinstance(effect, Commit):
+                self._answer = self.now_s
             if isinstance(effect, Complete):
                 self._answer = Left(TOPIC) if self._refused else replace(effect.change, new=("1", "whole"))
             if isinstance(effect, Announce):
