@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 
 from cdc.effects import Commit, Produce, Seal
+from cdc.evolution import joining
 from cdc.log import get
 from cdc.look import Look
 from cdc.lsn import format_lsn
@@ -81,8 +82,8 @@ class RejoiningDriver:
             _log.info("table given up", table=table)
         elif trouble is None:
             _log.info("table has joined", table=table, lsn=lsn)
-        elif record.following is not None:
-            _log.info("table is read in chunks", table=table)
+        elif record.following is not None or trouble == joining(record.relation):
+            _log.info("table joins", table=table, lsn=lsn)
         else:
             _log.warning("table stops alone", table=table, code=trouble.code, reason=trouble.message)
 
