@@ -102,6 +102,7 @@ class CaptureProcess:
         self._announcing = Announcing(self._tables, self._tell)
         rng = world.rng
         self._limits = Limits(
+            flush_interval_s=0.02,
             batch_records_max=rng.choice((4, 12, 50_000)),
             part_records_max=rng.choice((5, 9, 500_000)),
             part_bytes_max=rng.choice((1_500, 1 << 40, 1 << 40)),
