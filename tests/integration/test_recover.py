@@ -56,7 +56,7 @@ def stream_some(admin: Any) -> None:
     admin.execute("UPDATE public.orders SET paid = false WHERE id <= 100")
     admin.execute("UPDATE public.documents SET body = body || '!'")  # under FULL, with the row before
     admin.execute("DELETE FROM public.order_items WHERE order_id = 7")
-    admin.execute("TRUNCATE public.events")
+    admin.execute("DELETE FROM public.events")
     admin.execute("INSERT INTO public.events VALUES (3, '2025-07-01', 'kept')")
 
 

@@ -17,6 +17,7 @@ from cdc.schema_log import read_schemas
 from cdc.schema_record import SchemaRecord
 from cdc.settings import Capture, Kafka, Settings
 from tests.support.capturing import RunningCapture, folded, insert_lsn, running_capture, table_messages
+from tests.support.postgres_version import MAJOR
 from tests.support.servers import Database
 from tests.support.source import prepared_source
 from tests.support.wait import wait_until
@@ -179,7 +180,9 @@ def test_the_topics_stay_full_copies(prepared: Any, in_backlog: bool) -> None:
 
 
 def test_what_cannot_be_followed_stops_alone_until_it_is_mended(prepared: Any) -> None:
-    tables = {f"t{number}": ddl for number, ddl in enumerate(STOPS)}
+    # Column lists and row filters there are from 15 on.
+    there = [ddl for ddl, (code, _) in STOPS.items() if MAJOR >= 15 or code != "PUBLICATION_PARTIAL"]
+    tables = {f"t{number}": ddl for number, ddl in enumerate(there)}
     made = "".join(TABLE.format(t=f"public.{name}") for name in ("other", *tables))
     with prepared(made) as settings, superuser(settings) as admin, running_capture(settings) as capture:
         capture.wait_for(insert_lsn(admin))

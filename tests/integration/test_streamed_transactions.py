@@ -89,7 +89,7 @@ def test_a_rolled_back_savepoint_leaves_nothing_not_even_a_column(settings: Sett
             other.execute(FILL, [3001, 3500])
         admin.execute(FILL, [4001, 4003])
         capture.wait_for(insert_lsn(admin))
-        assert streamed(admin, settings)
+        wait_until(lambda: streamed(admin, settings), what="Postgres to count the pieces")
         assert captured_ids(settings) == ids(admin)
 
 
