@@ -44,6 +44,10 @@ class Tables:
         treatments = self.privacy.treatments(relation)
         return TableEncoder(self.pipeline, self.database, relation, self.partitions, treatments)
 
+    def conceals_key(self, relation: Relation) -> bool:
+        """Whether a column of the key is hashed or masked: how far a table is read can't be written down as a key."""
+        return bool(self.privacy.treatments(relation).keys() & {column.name for column in relation.key})
+
     def schema_record(self, relation: Relation, lsn: int, stopped: Trouble | None = None) -> SchemaRecord:
         """The schema record for a relation, with the reason if it is not followed any more."""
         rules = self.privacy.fingerprint(relation.schema, relation.name)

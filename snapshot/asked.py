@@ -86,6 +86,4 @@ class AskedTables:
         relation = self._tables.relations.get(backfill.oid)
         if relation is None:
             return "this table is not captured"
-        # How far a table is read is written down as a key.
-        concealed = self._tables.privacy.treatments(relation).keys() & {column.name for column in relation.key}
-        return "a column of its key is hashed or masked" if concealed else None
+        return "a column of its key is hashed or masked" if self._tables.conceals_key(relation) else None

@@ -17,13 +17,12 @@ from cdc.catalog import relation_by_oid
 from cdc.changes import Relation
 from cdc.errors import OperatorError
 from cdc.lsn import parse_lsn
-from cdc.names import quote_ident
-from cdc.relations import selected
 from cdc.sqlstate import translated
 from cdc.tables import Tables
 from cdc.visibility import Visibility
 from snapshot.copy_text import parse_line
 from snapshot.key_order import KeyOrder
+from snapshot.table_source import copy_statement, table_source
 
 _ATTEMPTS: Final = 5
 _NOW: Final = "SELECT pg_catalog.pg_current_snapshot()::text, pg_catalog.pg_current_wal_insert_lsn()::text"
@@ -74,18 +73,12 @@ class ChunkReader:
         """Keep the table's shape as it is; false when it has just become another."""
         # Before the snapshot: where a table was rewritten, the rows of an older snapshot seem to be gone.
         try:
-            self._connection.execute(f"LOCK TABLE {self._source(relation)} IN ACCESS SHARE MODE".encode())
+            self._connection.execute(
+                f"LOCK TABLE {table_source(self._connection, relation)} IN ACCESS SHARE MODE".encode()
+            )
         except psycopg.errors.UndefinedTable:
             return False
         return relation_by_oid(self._connection, relation.oid) == relation
-
-    def _source(self, relation: Relation) -> str:
-        """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
-        found = self._connection.execute(
-            "SELECT relkind::text FROM pg_catalog.pg_class WHERE oid = %s", (relation.oid,)
-        ).fetchone()
-        only = "" if found is not None and found[0] == "p" else "ONLY "
-        return f"{only}{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
 
     def _read(self, backfill: Backfill, wanted: Range, told: Told, relation: Relation) -> Chunk:
         connection = self._connection
@@ -96,13 +89,11 @@ class ChunkReader:
         order = KeyOrder.of(connection, relation.oid)
         if order is None:
             raise _unordered(relation)
-        source = self._source(relation)
+        source = table_source(connection, relation)
         end = wanted.end if wanted.is_planned else self._end(order, source, wanted)
         told.ends(end)
-        columns = ", ".join(selected(relation, self._tables.privacy))
         condition = _condition(order, wanted.begin, end, backfill.where)
-        query = f"COPY (SELECT {columns} FROM {source}{condition}) TO STDOUT"  # noqa: S608  all of it is quoted
-        rows = self._rows(relation, query)
+        rows = self._rows(relation, copy_statement(source, relation, self._tables.privacy, condition))
         return Chunk(backfill.id, relation, wanted.begin, end, rows, sees, after_lsn)
 
     def _end(self, order: KeyOrder, source: str, wanted: Range) -> Key | None:
@@ -119,9 +110,9 @@ class ChunkReader:
         values = [result.get_value(0, at) for at in range(result.nfields)]
         return tuple((value or b"").decode() for value in values)
 
-    def _rows(self, relation: Relation, query: str) -> list[RowImage]:
+    def _rows(self, relation: Relation, statement: bytes) -> list[RowImage]:
         image = self._tables.encoder(relation).read_image
-        with self._connection.cursor() as cursor, cursor.copy(query.encode()) as copy:
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             return [image(parse_line(bytes(line))) for line in copy]
 
 

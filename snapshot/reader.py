@@ -16,13 +16,13 @@ from typing import Any, Final
 import psycopg
 
 from cdc.changes import Origin, Relation
-from cdc.names import quote_ident, quote_literal
+from cdc.names import quote_literal
 from cdc.postgres import connect
-from cdc.relations import selected
 from cdc.settings import Source
 from cdc.sqlstate import translated
 from cdc.tables import Tables
 from snapshot.copy_records import Copied, copy_records
+from snapshot.table_source import copy_statement, table_source
 
 _QUEUE_BATCHES: Final = 8
 _POLL_S: Final = 0.2
@@ -99,19 +99,11 @@ class SnapshotReaders:
 
     def _read(self, connection: psycopg.Connection[Any], relation: Relation) -> None:
         encoder = self._tables.encoder(relation)
-        statement = self._copy_query(connection, relation).encode()
+        statement = copy_statement(table_source(connection, relation), relation, self._tables.privacy)
         for copied in copy_records(connection, statement, encoder, self._origin):
             if not self._hand_over(Batch(relation, copied, last=False)):
                 return
         self._hand_over(Batch(relation, Copied([], 0), last=True))
-
-    def _copy_query(self, connection: psycopg.Connection[Any], relation: Relation) -> str:
-        """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
-        row = connection.execute("SELECT relkind FROM pg_catalog.pg_class WHERE oid = %s", (relation.oid,)).fetchone()
-        only = "" if row is not None and row[0] in ("p", b"p") else "ONLY "
-        columns = ", ".join(selected(relation, self._tables.privacy))
-        table = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
-        return f"COPY (SELECT {columns} FROM {only}{table}) TO STDOUT"  # noqa: S608  every name is quoted
 
     def _hand_over(self, item: Batch | BaseException) -> bool:
         while not self._stop.is_set():

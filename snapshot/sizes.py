@@ -48,9 +48,7 @@ def table_sizes(connection: psycopg.Connection[Any], relations: Sequence[Relatio
 
 def fits_chunks(tables: Tables, relation: Relation, size: TableSize) -> bool:
     """Whether the table can be read in chunks beside the stream."""
-    # How far a table is read is written down as a key.
-    concealed = tables.privacy.treatments(relation).keys() & {column.name for column in relation.key}
-    return size.can_be_chunked and not concealed
+    return size.can_be_chunked and not tables.conceals_key(relation)
 
 
 def _size(connection: psycopg.Connection[Any], relation: Relation) -> TableSize:

@@ -21,13 +21,12 @@ from cdc.errors import TransientError
 from cdc.names import quote_ident
 from cdc.postgres import connect
 from cdc.privacy import Privacy
-from cdc.relations import selected
 from cdc.settings import Settings
 from cdc.sqlstate import translated
-from snapshot.copy_text import parse_line
+from snapshot.copy_records import copy_records
 from snapshot.cut import cut_of_source
+from snapshot.table_source import copy_statement, table_source
 
-_BATCH_ROWS: Final = 2_000
 _CUT_TIMEOUT_S: Final = 20.0
 _LOCK_TIMEOUT: Final = "5s"
 
@@ -46,20 +45,10 @@ class TableRows:
         origin = Origin(self.lsn - 1, None, time.time_ns() // 1000)
         now_ms = origin.commit_ts_us // 1000
         yield encoder.change_records(Change(Op.TRUNCATE, self.relation, None, None), origin, 0, now_ms)
-        records: list[Record] = []
-        with translated(), self.connection.cursor() as cursor, cursor.copy(self._query().encode()) as copy:
-            for line in copy:
-                records.append(encoder.read_record(parse_line(bytes(line)), origin, now_ms))
-                if len(records) >= _BATCH_ROWS:
-                    yield records
-                    records = []
-        yield records
-
-    def _query(self) -> str:
-        """Only the table itself, as the log has it; a partitioned root stands for its partitions."""
-        only = "ONLY " if all(part.oid == self.relation.oid for part in self.relation.parts) else ""
-        columns = ", ".join(selected(self.relation, self.privacy))
-        return f"COPY (SELECT {columns} FROM {only}{_sql(self.relation)}) TO STDOUT"  # noqa: S608  quoted
+        with translated():
+            statement = copy_statement(table_source(self.connection, self.relation), self.relation, self.privacy)
+            for copied in copy_records(self.connection, statement, encoder, origin):
+                yield copied.records
 
 
 @contextmanager
