@@ -31,8 +31,12 @@ class Limits:
 
     def interval_s(self, behind_us: int) -> float:
         """Far behind, nobody waits for the last milliseconds, and larger batches catch up sooner."""
-        is_behind = behind_us > self.behind_s * 1e6
-        return max(self.flush_interval_s, self.behind_interval_s) if is_behind else self.flush_interval_s
+        far = self.is_far(behind_us)
+        return max(self.flush_interval_s, self.behind_interval_s) if far else self.flush_interval_s
+
+    def is_far(self, behind_us: int) -> bool:
+        """Whether capture is catching up."""
+        return behind_us > self.behind_s * 1e6
 
 
 @dataclass(slots=True)

@@ -168,7 +168,7 @@ class Streaming:
     def _carry_out(self, effect: Effect) -> Any:  # noqa: C901  one line for each effect
         match effect:
             case Poll():
-                return self._poll(effect.wait_s)
+                return self._poll(effect)
             case Produce():
                 return self._publisher.produce(effect.records)
             case Seal():
@@ -188,12 +188,12 @@ class Streaming:
             case Finish():
                 return self._finish(effect)
 
-    def _poll(self, wait_s: float) -> Polled:
+    def _poll(self, effect: Poll) -> Polled:
         if self._stop_requested():
             raise Stopped
         if self._look_again() or (self._retry_s is not None and time.monotonic() > self._retry_s):
             raise LookAgain
-        frames, drained = self._open.read(wait_s)
+        frames, drained = self._open.read(effect.wait_s, far_behind=effect.far_behind)
         fed = self._readers.take()
         return Polled(frames, drained, time.monotonic(), time.time_ns() // 1_000_000, fed)
 

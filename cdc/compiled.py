@@ -77,22 +77,6 @@ def plain_lines(table: Any, lines: list[bytes], at: int, origin: Origin, ts_ms: 
     return encoded.records, encoded.taken
 
 
-def send_plain(
-    produce: Callable[..., None],
-    batch: list[Record],
-    at: int,
-    counts: dict[tuple[str, int], int],
-    held_bytes: int,
-    held_bytes_max: int,
-) -> tuple[int, int]:
-    """Produce `batch[at:]` up to a record that needs more than topic, partition, key and value, or does not fit any
-    more; where that is, and the bytes that are held then."""
-    if records is None:
-        return at, held_bytes
-    stopped: tuple[int, int] = records.send(produce, batch, at, counts, held_bytes, held_bytes_max)
-    return stopped
-
-
 class PlainLog:
     """Whole transactions out of frames, where all tables in them have compiled encoders."""
 

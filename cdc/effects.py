@@ -16,9 +16,13 @@ from cdc.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Read what the walsender has sent, waiting up to `wait_s` for the first byte. Answer: Polled."""
+    """Read what the walsender has sent, waiting up to `wait_s` for the first byte. Answer: Polled.
+
+    `far_behind`: nobody waits for the last milliseconds.
+    """
 
     wait_s: float
+    far_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

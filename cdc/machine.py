@@ -81,7 +81,7 @@ class CaptureMachine:
         for backfill in self._merging.backfills:
             yield ReadTable(backfill)
         while True:
-            polled: Polled = yield Poll(self._wait_s())
+            polled: Polled = yield Poll(self._wait_s(), self._limits.is_far(self._behind_us))
             self._now_s, self._wall_ms = polled.now_s, polled.wall_ms
             yield from self._take_all(polled.frames)
             yield from self._merge(polled.fed)

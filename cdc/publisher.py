@@ -14,14 +14,13 @@ from confluent_kafka import KafkaError, Message
 
 from cdc import metrics
 from cdc.changes import Record
-from cdc.compiled import send_plain
 from cdc.errors import CdcError, TransientError
 from cdc.kafka_clients import producer, refused_record, translate, translated
 from cdc.names import progress_topic, schema_topic
 from cdc.progress import PROGRESS_KEY, Progress
+from cdc.sending import POSITION_HEADER, Counts, ManySender
 from cdc.settings import Kafka
 
-POSITION_HEADER: Final = "position"
 _NOTHING_KEY: Final = b"{}"
 _QUEUE_RECORDS: Final = 200_000
 _QUEUE_KB_MAX: Final = 2_000_000
@@ -48,7 +47,7 @@ class Publisher:
         self._error: KafkaError | None = None
         self._refused: CdcError | None = None
         self._first: dict[tuple[str, int], int] = {}
-        self._counts: dict[tuple[str, int], int] = {}
+        self._counts: Counts = {}
         self._held_bytes = 0
         self._producer = producer(
             kafka,
@@ -65,6 +64,7 @@ class Publisher:
                 "queue.buffering.max.kbytes": _QUEUE_KB_MAX,
             },
         )
+        self._many = ManySender(self._producer, _QUEUE_RECORDS, _HELD_BYTES_MAX, _LARGE_BYTES)
 
     def start(self) -> None:
         """Fence every older producer of the pipeline and abort what it left open."""
@@ -75,9 +75,10 @@ class Publisher:
         """Add data records to the open transaction."""
         records = sent if isinstance(sent, list) else list(sent)
         self._begin()
-        at, produce = 0, self._producer.produce
+        at = 0
         while True:
-            at, self._held_bytes = send_plain(produce, records, at, self._counts, self._held_bytes, _HELD_BYTES_MAX)
+            with translated("producing to Kafka"):
+                at, self._held_bytes = self._many.send(records, at, self._counts, self._held_bytes)
             if at == len(records):
                 break
             self._produce_one(records[at])
@@ -97,10 +98,10 @@ class Publisher:
     def seal(self) -> dict[str, dict[int, int]]:
         """Wait for the broker's acknowledgement of everything; the offset after the last record of each partition."""
         self._flush()
-        ends: dict[str, dict[int, int]] = {}
-        for (topic, partition), count in self._counts.items():
-            ends.setdefault(topic, {})[partition] = self._first[topic, partition] + count
-        return ends
+        return {
+            topic: {at: self._first[topic, at] + count for at, count in enumerate(counts) if count}
+            for topic, counts in self._counts.items()
+        }
 
     def commit(self, progress: Progress) -> None:
         """Write the progress record and commit. On an error the outcome is unknown: throw this publisher away."""
@@ -132,17 +133,17 @@ class Publisher:
             self._open = True
 
     def _produce_one(self, record: Record) -> None:
-        slot = (record.topic, record.partition)
-        count = self._counts.get(slot, 0)
+        counts = self._counts.setdefault(record.topic, [])
+        counts += [0] * (record.partition + 1 - len(counts))
         headers = [(POSITION_HEADER, record.position)] if record.position is not None else None
         length = len(record.value or b"")
         self._held_bytes += length
         if self._held_bytes > _HELD_BYTES_MAX:
             self._flush()
             self._held_bytes = length
-        landed = self._landed if count == 0 else None
+        landed = self._landed if counts[record.partition] == 0 else None
         self._send(record, headers, landed if length < _LARGE_BYTES else partial(self._large_landed, record, landed))
-        self._counts[slot] = count + 1
+        counts[record.partition] += 1
 
     def _send(self, record: Record, headers: Any, landed: Any) -> None:
         while True:
@@ -186,8 +187,8 @@ class Publisher:
             self._wait()
         self._require_no_error()
         self._held_bytes = 0
-        missing = self._counts.keys() - self._first.keys()
-        if missing:
+        sent = {(topic, at) for topic, counts in self._counts.items() for at, count in enumerate(counts) if count}
+        if not sent <= self._first.keys():
             raise TransientError("Kafka did not acknowledge every record", "capture starts again by itself")
 
     def _wait(self) -> None:

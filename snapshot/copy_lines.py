@@ -1,4 +1,4 @@
-"""COPY TO STDOUT as lists of lines, read from libpq itself: a generator's step per row would cost more than the row.
+"""COPY TO STDOUT as lists of lines: a generator's step per row would cost more than the row.
 
 In: a connection and a COPY statement. Out: lines as they came, in order. Keeps true: an error of the server is raised,
 never taken for the end.
@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 from psycopg import pq
 
+from cdc.copy_data import CopyData
 from cdc.sqlstate import result_error
 
 
-def copy_lines(
-    connection: psycopg.Connection[Any], statement: bytes, lines_max: int, bytes_max: int
-) -> Iterator[list[bytes]]:
-    """The lines, so many at a time, fewer when they are large; take them all before the connection is used again."""
-    pg = connection.pgconn
-    begin_copy(pg, statement)
+def copy_lines(pg: pq.abc.PGconn, rows: CopyData, lines_max: int, bytes_max: int) -> Iterator[list[bytes]]:
+    """The lines of a COPY that has begun, so many at a time, fewer when they are large."""
     lines: list[bytes] = []
-    size = 0
-    while True:
-        length, data = pg.get_copy_data(1)
-        if length > 0:
-            lines.append(bytes(data))
-            size += length
-            if len(lines) >= lines_max or size >= bytes_max:
-                yield lines
-                lines, size = [], 0
-        elif length == 0:
+    size, has_ended = 0, False
+    while not has_ended:
+        taken = rows.take(lines_max - len(lines), bytes_max - size)
+        lines += taken.pieces
+        size += taken.size
+        has_ended = taken.has_ended
+        if len(lines) >= lines_max or size >= bytes_max:
+            yield lines
+            lines, size = [], 0
+        elif not has_ended:
             await_rows(pg)
-        else:
-            break
     yield lines
     require_success(pg)
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
+from psycopg import pq
 
 from cdc import compiled
 from cdc.changes import Origin, Record
+from cdc.copy_data import CopyData
 from cdc.envelope import TableEncoder
 from cdc.progress import checksum
 from snapshot.copy_lines import await_rows, begin_copy, copy_lines, require_success
 from snapshot.copy_text import parse_line
-from snapshot.libpq import CopyFunctions, copy_functions
 
 BATCH_ROWS: Final = 2_000
 BATCH_BYTES: Final = 2 << 20
@@ -39,11 +40,13 @@ def copy_records(
     connection: psycopg.Connection[Any], statement: bytes, encoder: TableEncoder, origin: Origin
 ) -> Iterator[Copied]:
     """Take them all before the connection is used again."""
-    functions = copy_functions()
-    if encoder.compiled is not None and functions is not None:
-        yield from _compiled(connection, statement, encoder, origin, functions)
+    pg = connection.pgconn
+    rows = CopyData(pg)
+    begin_copy(pg, statement)
+    if encoder.compiled is not None and rows.compiled is not None:
+        yield from _compiled(pg, rows.compiled, encoder, origin)
         return
-    for lines in copy_lines(connection, statement, BATCH_ROWS, BATCH_BYTES):
+    for lines in copy_lines(pg, rows, BATCH_ROWS, BATCH_BYTES):
         records = encoded(encoder, lines, origin, _now_ms())
         yield Copied(records, checksum(records))
 
@@ -58,16 +61,7 @@ def encoded(encoder: TableEncoder, lines: list[bytes], origin: Origin, ts_ms: in
     return records
 
 
-def _compiled(
-    connection: psycopg.Connection[Any],
-    statement: bytes,
-    encoder: TableEncoder,
-    origin: Origin,
-    functions: CopyFunctions,
-) -> Iterator[Copied]:
-    pg: Any = connection.pgconn
-    begin_copy(pg, statement)
-    rows = compiled.records.CopyRows(pg.pgconn_ptr, *functions)
+def _compiled(pg: pq.abc.PGconn, rows: Any, encoder: TableEncoder, origin: Origin) -> Iterator[Copied]:
     batch, ts_ms = compiled.records.Encoded(), _now_ms()
     while True:
         answer = rows.encode(

@@ -104,8 +104,8 @@ cdef enum:
     ROWS_AT_ONCE = 128  # taken without the interpreter's lock, which is asked for once for all of them
 
 
-cdef class CopyRows:
-    """The rows of a COPY as libpq gives them: `get` and `free` are where its PQgetCopyData and PQfreemem lie."""
+cdef class CopyData:
+    """What libpq holds of a COPY: `get` and `free` are where its PQgetCopyData and PQfreemem lie."""
 
     cdef void* connection
     cdef GetCopyData get
@@ -129,7 +129,7 @@ cdef class CopyRows:
             self.at += 1
 
     cdef void fetch(self) noexcept nogil:
-        """As many rows as there are now; `answer` is then what libpq says in place of the next one, or positive."""
+        """As many as there are now; `answer` is then what libpq says in place of the next one, or positive."""
         self.at = self.held = 0
         while self.held < ROWS_AT_ONCE:
             self.answer = self.get(self.connection, &self.rows[self.held], 1)
@@ -137,6 +137,32 @@ cdef class CopyRows:
                 break
             self.sizes[self.held] = self.answer
             self.held += 1
+
+    cdef bint has_one(self) except -1:
+        """Whether `rows[at]` is there; if not, `answer` says why."""
+        if self.at == self.held and self.answer > 0:
+            with nogil:
+                self.fetch()
+        return self.at < self.held
+
+    cdef int outcome(self) noexcept:
+        """Why there is none: 0 when libpq must read from the network, -1 at the end, -2 after an error."""
+        cdef int answer = self.answer
+        self.answer = 1
+        return answer
+
+    def take(self, Py_ssize_t pieces_max, int64_t bytes_max):
+        """Pieces up to the limits or to where there is none, their bytes, and `outcome` or, at the limits, 1."""
+        cdef list pieces = []
+        cdef int64_t size = 0
+        while PyList_GET_SIZE(pieces) < pieces_max and size < bytes_max:
+            if not self.has_one():
+                return pieces, size, self.outcome()
+            pieces.append(PyBytes_FromStringAndSize(self.rows[self.at], self.sizes[self.at]))
+            size += self.sizes[self.at]
+            self.free(self.rows[self.at])
+            self.at += 1
+        return pieces, size, 1
 
     def encode(
         self,
@@ -148,18 +174,13 @@ cdef class CopyRows:
         int64_t commit_us,
         int64_t ts_ms,
     ):
-        """Records added to `into` up to its limits, to a row that is not plain (then its line is the answer), or to
-        where libpq has none: 0 when it must read from the network, -1 at the end, -2 after an error; else 1."""
+        """Records added to `into` up to its limits, which is answered by 1, to a row that is not plain, by its line, or
+        to where there is none, by `outcome`."""
         cdef bint left
         table.share_read(lsn, commit_us)
         while PyList_GET_SIZE(into.records) < rows_max and into.size < bytes_max:
-            if self.at == self.held:
-                if self.answer <= 0:
-                    answer, self.answer = self.answer, 1
-                    return answer
-                with nogil:
-                    self.fetch()
-                continue
+            if not self.has_one():
+                return self.outcome()
             left = put_line(table, into, self.rows[self.at], self.sizes[self.at], ts_ms)
             line = self.rows[self.at][: self.sizes[self.at]] if left else None
             self.free(self.rows[self.at])

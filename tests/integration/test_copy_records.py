@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import cdc.copy_data
 import snapshot.copy_records
 from cdc import compiled, oids
 from cdc.changes import Origin
@@ -41,7 +42,7 @@ def copied(connection: Any, statement: str) -> list[Copied]:
 def test_compiled_rows_are_those_of_python(pg_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with pg_database.connect() as connection:
         fast = copied(connection, AWKWARD)
-        monkeypatch.setattr(snapshot.copy_records, "copy_functions", lambda: None)
+        monkeypatch.setattr(cdc.copy_data, "copy_functions", lambda: None)
         slow = copied(connection, AWKWARD)
 
     assert [record for batch in fast for record in batch.records] == [r for batch in slow for r in batch.records]

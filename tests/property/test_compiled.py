@@ -208,30 +208,3 @@ def test_plain_rows_are_not_left_to_python():
 @given(st.lists(st.builds(Record, st.just("t"), st.just(0), st.binary(max_size=40), st.none() | st.binary())))
 def test_checksums_are_equal(records):
     assert checksum(records) == by_python(checksum, records)
-
-
-class Producer:
-    """Takes some records, then its queue is full."""
-
-    def __init__(self, takes: int) -> None:
-        self.takes = takes
-        self.taken: list[Any] = []
-
-    def produce(self, *record: Any) -> None:
-        if len(self.taken) == self.takes:
-            raise BufferError
-        self.taken.append(record)
-
-
-def test_sending_stops_at_whatever_is_not_plain():
-    first, plain = Record("t", 1, b"k", b"v"), Record("t", 0, b"k", b"v")
-    tombstone = Record("t", 0, b"k", None, "1:1")
-    counts = {("t", 0): 4}
-    producer = Producer(takes=9)
-    batch = [plain, plain, tombstone, plain, first]
-    assert compiled.send_plain(producer.produce, batch, 0, counts, 5, 100) == (2, 7)
-    assert compiled.send_plain(producer.produce, batch, 3, counts, 7, 100) == (4, 8)
-    assert (counts, producer.taken) == ({("t", 0): 7}, [("t", b"v", b"k", 0)] * 3)
-    assert compiled.send_plain(Producer(takes=1).produce, [plain] * 3, 0, counts, 0, 100) == (1, 1)
-    assert compiled.send_plain(Producer(takes=9).produce, [plain] * 3, 0, counts, 8, 10) == (2, 10)
-    assert counts == {("t", 0): 10}
