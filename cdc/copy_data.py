@@ -37,7 +37,7 @@ class Taken(NamedTuple):
 class CopyData:
     """The COPY of one connection. `compiled` encodes its rows without making pieces of them, where that can be done."""
 
-    def __init__(self, pg: pq.abc.PGconn) -> None:
+    def __init__(self, pg: Any) -> None:
         self._pg = pg
         functions = copy_functions()
         self.compiled: Any = None
