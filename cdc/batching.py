@@ -16,7 +16,7 @@ from cdc.progress import add_checksums, checksum
 class Limits:
     """When a Kafka transaction ends, and how often an idle position is written down."""
 
-    flush_interval_s: float = 0.01
+    flush_interval_s: float = 0.005
     batch_records_max: int = 50_000
     batch_bytes_max: int = 32 << 20
     part_records_max: int = 500_000

@@ -276,7 +276,7 @@ class CaptureMachine:
         ends: Ends = (yield Seal()) if self._batch.records else {}
         self.progress = self._next(kind, part, ends)
         self._merging.is_unsaved = False
-        # A transaction that begins before the broker is done with the last one has to wait: rest begins here.
+        # The broker has work with every transaction, after its answer too: rest begins here.
         self._committed_s = yield Commit(self.progress)
         if self.progress.is_boundary:
             self._boundary = max(self._boundary, self.progress.lsn)

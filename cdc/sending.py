@@ -35,6 +35,19 @@ Counts = dict[str, list[int]]
 """By topic and partition: how many records of the open transaction were sent."""
 
 
+def ends_of_each(batch: list[Record]) -> dict[tuple[str, int], tuple[int, int]]:
+    """By topic and partition: where its first and its last record are."""
+    found: dict[tuple[str, int], tuple[int, int]]
+    if compiled.records is not None:
+        found = compiled.records.ends_of_each(batch)
+        return found
+    found = {}
+    for at, record in enumerate(batch):
+        slot = (record.topic, record.partition)
+        found[slot] = (found[slot][0] if slot in found else at, at)
+    return found
+
+
 class ManySender:
     """A producer's shorter way, where there is one."""
 

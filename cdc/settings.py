@@ -62,7 +62,7 @@ class Kafka(Section):
 class Capture(Section):
     """How capture batches: one Kafka transaction ends at whichever limit is reached first."""
 
-    flush_interval_s: float = Field(default=0.01, gt=0, description="the longest that a change waits for others")
+    flush_interval_s: float = Field(default=0.005, gt=0, description="the longest that a change waits for others")
     batch_records_max: int = Field(default=50_000, gt=0, description="records in one Kafka transaction")
     batch_bytes_max: int = Field(default=32 << 20, gt=0, description="bytes in one Kafka transaction")
     transaction_timeout_s: float = Field(

@@ -16,6 +16,44 @@ def checksum_of(list records):
     return total
 
 
+def ends_of_each(list records):
+    """cdc.sending.ends_of_each."""
+    cdef dict found = {}
+    cdef Py_ssize_t first[PARTITIONS_MAX]
+    cdef Py_ssize_t last[PARTITIONS_MAX]
+    cdef Py_ssize_t at
+    cdef Py_ssize_t known = 0  # partitions of the topic at hand
+    cdef Py_ssize_t partition
+    cdef object topic = None
+    for at in range(PyList_GET_SIZE(records)):
+        record = <object>PyList_GET_ITEM(records, at)
+        name = <object>PyTuple_GET_ITEM(record, 0)
+        if name is not topic:
+            note_ends(found, topic, first, last, known)
+            topic, known = name, 0
+        partition = <object>PyTuple_GET_ITEM(record, 1)
+        if partition >= PARTITIONS_MAX:
+            found[name, partition] = (found.get((name, partition), (at,))[0], at)
+            continue
+        while known <= partition:
+            first[known] = -1
+            known += 1
+        if first[partition] < 0:
+            first[partition] = at
+        last[partition] = at
+    note_ends(found, topic, first, last, known)
+    return found
+
+
+cdef int note_ends(dict found, object topic, Py_ssize_t* first, Py_ssize_t* last, Py_ssize_t known) except -1:
+    cdef Py_ssize_t partition
+    for partition in range(known):
+        if first[partition] >= 0:
+            before = found.get((topic, partition))
+            found[topic, partition] = (first[partition] if before is None else before[0], last[partition])
+    return 0
+
+
 # What librdkafka's header declares.
 ctypedef struct Message:
     int err
