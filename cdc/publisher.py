@@ -7,10 +7,11 @@ Keeps true: only one producer of a pipeline can commit, older ones are fenced; `
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from cdc import metrics
 from cdc.changes import Record
@@ -53,7 +54,7 @@ class Publisher:
         """Add data records to the open transaction."""
         self._begin()
         self._produce(self._without_last(sent if isinstance(sent, list) else list(sent)))
-        self._turns.line.producer.poll(0)
+        self._poll(0)
 
     def announce(self, key: bytes, value: bytes | None) -> None:
         """Add a schema record, or the tombstone of one; it is not data, so it is not counted."""
@@ -103,7 +104,8 @@ class Publisher:
         """Drop what is open; a new publisher's start() aborts it on the broker."""
         for line in self._turns.lines:
             line.producer.purge()
-            line.producer.poll(0)
+            with suppress(KafkaException):  # it says once more why it is given up
+                line.producer.poll(0)
 
     def _begin(self) -> None:
         if not self._open:
@@ -191,15 +193,20 @@ class Publisher:
             raise translate(self._error, "producing to Kafka")
 
     def _flush(self) -> None:
-        while self._turns.line.producer.flush(_POLL_S):
-            self._wait()
+        with translated("waiting for Kafka's acknowledgements"):
+            while self._turns.line.producer.flush(_POLL_S):
+                self._wait()
         self._require_no_error()
         self._held_bytes = 0
 
     def _wait(self) -> None:
         self._require_no_error()
         self._alive()
-        self._turns.line.producer.poll(_POLL_S)
+        self._poll(_POLL_S)
+
+    def _poll(self, timeout_s: float) -> None:
+        with translated("producing to Kafka"):
+            self._turns.line.producer.poll(timeout_s)
 
 
 def _is_large(record: Record) -> bool:

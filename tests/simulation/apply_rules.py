@@ -120,7 +120,7 @@ APPLY: Final = (
         "move",
         " or store.standing != read",
         "",
-        store_request_late=0.3,
+        store_request_late=0.4,
     ),
     broken(
         "write only to the generation that was located",

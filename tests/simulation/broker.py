@@ -1,4 +1,4 @@
-"""A model of Kafka: partitions, transactions of one transactional id, markers, compaction.
+"""A model of Kafka: partitions, transactions of the pipeline's two transactional ids, markers, compaction.
 
 In: requests of producers with their epochs. Out: logs as read_committed and as they are. Keeps true what Kafka keeps:
 an older epoch is refused, a transaction is decided once, and its partitions show it one by one.
@@ -22,6 +22,9 @@ SCHEMA: Final = schema_topic(PIPELINE)
 COMPACTION_LAG_S: Final = 3600
 TOMBSTONE_KEPT_S: Final = 24 * 3600
 
+TURNS: Final = (0, 1)
+"""The transactional ids, whose producers take turns."""
+
 Place = tuple[str, int]
 
 
@@ -29,6 +32,7 @@ Place = tuple[str, int]
 class KafkaTransaction:
     """What one transaction has written, and how it ended (None: not yet)."""
 
+    turn: int = 0
     committed: bool | None = None
     entries: list[tuple[Place, int, Entry]] = field(default_factory=list)
 
@@ -78,8 +82,8 @@ class Broker:
         self._world = world
         self.topics: dict[str, list[Partition]] = {PROGRESS: [Partition()], SCHEMA: [Partition()]}
         self.on_commit: Callable[[KafkaTransaction], None] = lambda _: None
-        self._epoch = 0
-        self._open: KafkaTransaction | None = None
+        self._epochs = [0 for _ in TURNS]
+        self._open: list[KafkaTransaction | None] = [None for _ in TURNS]
         self._unmarked: list[tuple[Partition, KafkaTransaction]] = []
         self.recreate_tables()
 
@@ -92,26 +96,26 @@ class Broker:
         """The table topics' high watermarks."""
         return {topic: tuple(len(partition.log) for partition in self.topics[topic]) for topic in TOPICS.values()}
 
-    def take_over(self) -> int:
+    def take_over(self, turn: int) -> int:
         """InitProducerId: what is open is aborted, what is decided is marked, older epochs are out."""
-        if self._open is not None:
-            self._decide(self._open, committed=False)
-        self.mark_all()
-        self._epoch += 1
-        return self._epoch
+        self._abort(turn)
+        self._mark_all_of(turn)
+        self._epochs[turn] += 1
+        return self._epochs[turn]
 
-    def check(self, epoch: int) -> None:
+    def check(self, turn: int, epoch: int) -> None:
         """Refuse a zombie's request."""
-        if epoch != self._epoch:
+        if epoch != self._epochs[turn]:
             raise OperatorError("another capture of this pipeline has taken over", code="FENCED")
 
     def append(self, epoch: int, transaction: KafkaTransaction, record: Record) -> int:
         """A produce request; it opens the transaction with its first record."""
-        self.check(epoch)
-        if self._open is None and transaction.committed is None:
-            self.mark_all()  # the coordinator begins no transaction before the last one is complete
-            self._open = transaction
-        if self._open is not transaction:
+        turn = transaction.turn
+        self.check(turn, epoch)
+        if self._open[turn] is None and transaction.committed is None:
+            self._mark_all_of(turn)  # the coordinator begins no transaction of an id before its last one is complete
+            self._open[turn] = transaction
+        if self._open[turn] is not transaction:
             raise OperatorError("the transaction was aborted meanwhile", code="FENCED")
         place = record.topic, record.partition
         partition = self.topics[record.topic][record.partition]
@@ -124,16 +128,16 @@ class Broker:
 
     def end_transaction(self, epoch: int, transaction: KafkaTransaction) -> None:
         """EndTxn with commit."""
-        self.check(epoch)
-        if self._open is not transaction:
+        self.check(transaction.turn, epoch)
+        if self._open[transaction.turn] is not transaction:
             raise OperatorError("the transaction was aborted meanwhile", code="FENCED")
         self._decide(transaction, committed=True)
 
     def time_out(self) -> None:
         """The coordinator aborts what has been open for too long, and its producer is out."""
-        if self._open is not None:
-            self._decide(self._open, committed=False)
-            self._epoch += 1
+        for turn in TURNS:
+            if self._abort(turn):
+                self._epochs[turn] += 1
 
     def mark_one(self) -> None:
         """Let one partition learn how a transaction ended."""
@@ -144,6 +148,17 @@ class Broker:
         """Let all of them learn."""
         while self._unmarked:
             self._mark(0)
+
+    def _mark_all_of(self, turn: int) -> None:
+        for number in reversed(range(len(self._unmarked))):
+            if self._unmarked[number][1].turn == turn:
+                self._mark(number)
+
+    def _abort(self, turn: int) -> bool:
+        transaction = self._open[turn]
+        if transaction is not None:
+            self._decide(transaction, committed=False)
+        return transaction is not None
 
     def compact(self, ends: Mapping[str, tuple[int, ...]]) -> None:
         """Drop older records of a key behind which there is a newer one, and old tombstones, beyond the lag.
@@ -156,14 +171,14 @@ class Broker:
 
     def _decide(self, transaction: KafkaTransaction, *, committed: bool) -> None:
         transaction.committed = committed
-        self._open = None
+        self._open[transaction.turn] = None
         self._world.note("kafka decides", "commit" if committed else "abort", len(transaction.entries))
         if committed:
             self.on_commit(transaction)
         places = dict.fromkeys(place for place, _, _ in transaction.entries)
         self._unmarked += [(self.topics[topic][number], transaction) for topic, number in places]
         if not committed or not self._world.happens("commit markers late"):
-            self.mark_all()
+            self._mark_all_of(transaction.turn)
 
     def _mark(self, number: int) -> None:
         partition, transaction = self._unmarked.pop(number)
@@ -190,15 +205,15 @@ class SimulatedPublisher:
     def __init__(self, world: World, broker: Broker) -> None:
         self._world = world
         self._broker = broker
-        self._epoch = 0
+        self._epochs = [0 for _ in TURNS]
         self._transaction = KafkaTransaction()
         self._queue: list[Record] = []
-        self._first: dict[Place, int] = {}
+        self._landed: dict[Place, int] = {}
         self._counts: dict[Place, int] = {}
 
-    def start(self) -> None:
-        """Fence every older producer."""
-        self._epoch = self._broker.take_over()
+    def start(self, turn: int) -> None:
+        """Fence every older producer of one id."""
+        self._epochs[turn] = self._broker.take_over(turn)
 
     def produce(self, records: list[Record]) -> None:
         """Data records; some go out now, the rest when it suits the client."""
@@ -220,8 +235,8 @@ class SimulatedPublisher:
             raise TransientError("Kafka did not acknowledge every record")
         self._land(len(self._queue))
         ends: dict[str, dict[int, int]] = {}
-        for (topic, number), count in self._counts.items():
-            ends.setdefault(topic, {})[number] = self._first[topic, number] + count
+        for topic, number in self._counts:
+            ends.setdefault(topic, {})[number] = self._landed[topic, number] + 1
         return ends
 
     def commit(self, progress: Record) -> None:
@@ -233,11 +248,12 @@ class SimulatedPublisher:
 
     def forget(self) -> None:
         """A new transaction begins with the next record."""
-        self._transaction = KafkaTransaction()
-        self._queue, self._first, self._counts = [], {}, {}
+        self._transaction = KafkaTransaction(turn=1 - self._transaction.turn)
+        self._queue, self._landed, self._counts = [], {}, {}
 
     def _end_transaction(self) -> None:
-        world, broker, epoch, transaction = self._world, self._broker, self._epoch, self._transaction
+        world, broker, transaction = self._world, self._broker, self._transaction
+        epoch = self._epochs[transaction.turn]
         if world.happens("commit request lost"):
             raise TransientError("the commit timed out")
         if world.happens("commit request late"):
@@ -258,8 +274,8 @@ class SimulatedPublisher:
         rng.shuffle(places)
         for place in places:
             for record in by_place[place]:
-                offset = self._broker.append(self._epoch, self._transaction, record)
-                self._first.setdefault(place, offset)
+                epoch = self._epochs[self._transaction.turn]
+                self._landed[place] = self._broker.append(epoch, self._transaction, record)
 
 
 def _arrive(broker: Broker, epoch: int, transaction: KafkaTransaction) -> None:

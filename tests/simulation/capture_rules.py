@@ -105,13 +105,15 @@ CAPTURE: Final = (
     broken("publish nothing of a savepoint rolled back", OPEN, "_cut", "self.spool.cut(mark)", "pass"),
     broken("forget how it described tables", OPEN, "_cut", "self._before[-1][0] >= mark", "False"),
     broken("learn tables from a streamed transaction", ASSEMBLER, "_transaction", "if done.latest:", "if known:"),
-    broken("fence older producers", broker.Broker, "take_over", "self._epoch += 1", "pass", commit_request_late=0.2),
+    broken(
+        "fence older producers", broker.Broker, "take_over", "self._epochs[turn] += 1", "pass", commit_request_late=0.2
+    ),
     broken(
         "abort what a dead producer left open",
         broker.Broker,
         "take_over",
-        "self._open is not None",
-        "False",
+        "self._abort(turn)",
+        "pass",
     ),
     broken(
         "read the progress after taking over",
@@ -120,6 +122,15 @@ CAPTURE: Final = (
         "yield from self._take_over()\n    progress = self._newest()",
         "progress = self._newest()\n    yield from self._take_over()",
         commit_markers_late=0.5,
+    ),
+    broken(
+        "read the progress after both producers are taken over",
+        capturing.CaptureProcess,
+        "_session",
+        "yield from self._take_over()\n    progress = self._newest()",
+        "self._publisher.start(0)\n    progress = self._newest()\n    yield NOT_FROZEN_HERE\n"
+        "    self._publisher.start(1)",
+        commit_request_late=0.2,
     ),
     broken(
         "throw a producer away whose commit timed out",

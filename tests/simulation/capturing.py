@@ -45,7 +45,7 @@ from cdc.rejoining import Effect as RejoiningEffect
 from cdc.resume import SlotState, Start, decide_start
 from cdc.schema_record import SchemaRecord
 from cdc.tables import Tables
-from tests.simulation.broker import PROGRESS, SCHEMA, Broker, SimulatedPublisher
+from tests.simulation.broker import PROGRESS, SCHEMA, TURNS, Broker, SimulatedPublisher
 from tests.simulation.readers import SimulatedReaders
 from tests.simulation.source import SYSTEM_ID, Source
 from tests.simulation.tables import DATABASE, PARTITIONS, PIPELINE, TOPICS, Texts
@@ -159,8 +159,9 @@ class CaptureProcess:
         return SlotState("slot", slot.confirmed, None, "pgoutput", DATABASE, lost=False) if slot else None
 
     def _take_over(self) -> Steps:
-        self._publisher.start()
-        yield NOT_FROZEN_HERE
+        for turn in TURNS:
+            self._publisher.start(turn)
+            yield NOT_FROZEN_HERE
 
     def _newest(self) -> Progress | None:
         log = self._broker.topics[PROGRESS][0]
