@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import coerce
-from jobs.declare.types import (
+from jobs.plan.types import (
     BOOL,
     DATE,
     INT2,

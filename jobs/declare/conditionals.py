@@ -14,7 +14,7 @@ from sqlglot import exp
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import coerce, settle
 from jobs.declare.operators import NUMBERS, compare, condition
-from jobs.declare.types import BY_WIDTH, UNKNOWN, Family, Type, Typed, as_decimal, cast, common_decimal
+from jobs.plan.types import BY_WIDTH, UNKNOWN, Family, Type, Typed, as_decimal, cast, common_decimal
 
 
 def unified(context: Context, node: exp.Expr, alternatives: Sequence[Typed]) -> list[Typed]:

@@ -15,8 +15,8 @@ from sqlglot import exp
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from jobs.declare.source import Source
-from jobs.declare.types import Type, Typed
 from jobs.identifiers import identifier
+from jobs.plan.types import Type, Typed
 
 UNSUPPORTED: Final = "VIEW_UNSUPPORTED"
 UNKNOWN_TABLE: Final = "VIEW_UNKNOWN_TABLE"

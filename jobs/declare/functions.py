@@ -15,7 +15,7 @@ from sqlglot import exp
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import settle, string
 from jobs.declare.operators import as_text, require_number, text
-from jobs.declare.types import BOOL, INT4, TEXT, Family, Typed, decimal
+from jobs.plan.types import BOOL, INT4, TEXT, Family, Typed, decimal
 from jobs.typemap import PRECISION_MAX
 
 

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from cdc.errors import ConfigError
 from jobs.declare.context import Context, Rule
-from jobs.declare.types import BOOL, INT4, INT8, TEXT, UNKNOWN, Family, Type, Typed, decimal
+from jobs.plan.types import BOOL, INT4, INT8, TEXT, UNKNOWN, Family, Type, Typed, decimal
 from jobs.typemap import PRECISION_MAX
 
 _NUMBER = re.compile(r"([0-9]+)(?:\.([0-9]*))?")

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import coerce, settle
-from jobs.declare.types import (
+from jobs.plan.types import (
     BOOL,
     BY_WIDTH,
     FLOAT8,

@@ -15,8 +15,8 @@ from sqlglot import exp
 from cdc.errors import ConfigError
 from jobs.declare.context import Context, quote_column
 from jobs.declare.literals import settle
-from jobs.declare.types import Family, Typed
 from jobs.identifiers import identifier
+from jobs.plan.types import Family, Typed
 
 OUTPUT: Final = "VIEW_OUTPUT"
 NAME_BYTES_MAX: Final = 63

@@ -14,7 +14,7 @@ from sqlglot import exp
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import string
 from jobs.declare.operators import text
-from jobs.declare.types import BOOL, Typed
+from jobs.plan.types import BOOL, Typed
 
 _WILD: Final = "%_"
 

@@ -18,8 +18,8 @@ from jobs.declare.operators import condition
 from jobs.declare.outputs import Output, is_star, outputs
 from jobs.declare.parse import Select
 from jobs.declare.source import Source
-from jobs.declare.types import Typed, type_of
 from jobs.identifiers import identifier
+from jobs.plan.types import Typed, type_of
 from jobs.tables import TableInfo
 
 
