@@ -1,4 +1,4 @@
-"""A view as apply sees it, whoever declared it: a mirror of a table, or a row-wise SELECT over one table.
+"""A view as apply sees it, whoever declared it: a mirror of a table, a row-wise SELECT over one table, or a query.
 
 In: relations and view files. Out: frozen values that travel to Spark. Column names here are Delta's (see cdc.names).
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from cdc.changes import Trouble
 
@@ -17,6 +18,8 @@ class Kind(enum.Enum):
 
     MIRROR = "mirror"
     ROWWISE = "rowwise"
+    QUERY = "query"
+    """Over any number of tables and views, which are its `relations`: computed from their Delta tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Concealed:
 class ViewSpec:
     """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`.
 
+    A query has no `schema`, `table`, `key_source`, `spark_sql`: its `plan` (jobs.plan.view.ViewPlan) says all of that.
     What Postgres answers in the `concealed` columns is concealed before it is compared. `key_source` are the table's
     primary-key columns that the view's `key` columns project, one to one. `table_at` is where `postgres_sql` names the
     table.
@@ -63,3 +67,14 @@ class ViewSpec:
     """Why its table is not followed any more, if so: the view stays as it is."""
     reads: frozenset[str] | None = None
     """The table's columns, in Postgres's names, that a row of the view depends on; None: all of them."""
+    plan: Any = field(default=None, compare=False)
+    relations: tuple[str, ...] = ()
+    """The views (mirrors are such) that a query reads, by name."""
+    nullable_key: bool = False
+    """Whether a key column may be null, which is then a value like any other."""
+    max_affected: float | None = None
+    """The share of a query's rows from which on it is computed in full; None: the default."""
+    refresh: str = "auto"
+    """`auto`, or `full`: always computed in full; `incremental` is as auto, and refused where it would not be."""
+    is_read: bool = False
+    """Whether something is computed from its Delta table, which then keeps a change feed."""
