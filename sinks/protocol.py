@@ -17,6 +17,9 @@ CONTROL_COLUMNS: Final = (OP, LSN, AT)
 UPSERT: Final = "u"
 DELETE: Final = "d"
 
+MEND_KEYS_MAX: Final = 1_000
+"""Keys of one `mend`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
@@ -79,6 +82,14 @@ class Sink(Protocol):
 
     def advance(self, position: Position) -> None:
         """Move to `position` when the batch held no change of this view."""
+        ...
+
+    def mend(self, changes: Any, position: Position) -> Written:
+        """Put at most MEND_KEYS_MAX keys right where the sink stands, at `position`, whatever is stored of them."""
+        ...
+
+    def types(self) -> Mapping[str, str]:
+        """The columns' types as they are stored, by Spark's names."""
         ...
 
     def rows(self) -> Iterator[tuple[Any, ...]]:

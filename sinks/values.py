@@ -12,6 +12,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from json.encoder import encode_basestring
 from typing import Any, Final
@@ -75,15 +76,27 @@ def json_texts(column: Any) -> list[str]:
     return ["null" if text is None else encode_basestring(text) for text in texts]
 
 
-def native(type_name: str) -> Callable[[Any], Any]:
-    """What turns a stored text, or a parsed JSON value, of this Spark type into the Python value; NULL stays None."""
-    return _BACK["decimal" if _DECIMAL.match(type_name) else type_name]
+def native(type_name: str, *, as_json: bool) -> Callable[[Any], Any]:
+    """What turns a stored value of this Spark type, parsed JSON or else plain text, into the Python value.
+
+    NULL stays None. What is not of the very form that is written here, or has no Python value (a year beyond 9999),
+    stays as stored: whoever compares rows shall see a difference there, neither an exception nor what it might mean.
+    """
+    form = _FORMS["decimal" if _DECIMAL.match(type_name) else type_name]
+
+    def back(stored: Any) -> Any:
+        try:
+            return form.convert(stored) if form.has(stored, as_json) else stored
+        except (ValueError, TypeError, ArithmeticError):
+            return stored
+
+    return back
 
 
 def check_types(types: dict[str, str]) -> None:
     """Refuse columns whose type has no text form here."""
     for name, kind in types.items():
-        if kind not in _BACK and not _DECIMAL.match(kind):
+        if kind not in _FORMS and not _DECIMAL.match(kind):
             hint = f"cast it in the view, for example CAST({name} AS text)"
             raise ConfigError(f"column {name} has the type {kind}, which search and cache cannot hold", hint)
 
@@ -97,37 +110,55 @@ def _timestamps(column: Any) -> Texts:
     return [None if text is None else text.replace(" ", "T") + zone for text in trimmed.to_pylist()]
 
 
-def _lenient(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """NULL stays None. What has no Python value (a year beyond 9999), or is not of its type at all, stays as stored:
-    whoever compares rows shall see a difference there, not an exception."""
-
-    def back(stored: Any) -> Any:
-        try:
-            return None if stored is None else convert(stored)
-        except (ValueError, TypeError, ArithmeticError):
-            return stored
-
-    return back
-
-
 def _float32(stored: Any) -> float:
     value: float = _FLOAT32.unpack(_FLOAT32.pack(float(stored)))[0]
     return value
 
 
-_CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "boolean": lambda stored: stored in (True, "true"),
-    "tinyint": int,
-    "smallint": int,
-    "int": int,
-    "bigint": int,
-    "float": _float32,
-    "double": float,
-    "decimal": Decimal,
-    "date": dt.date.fromisoformat,
-    "timestamp": dt.datetime.fromisoformat,
-    "timestamp_ntz": dt.datetime.fromisoformat,
-    "binary": base64.b64decode,
-    "string": str,
+def _base64(stored: str) -> bytes:
+    value = base64.b64decode(stored, validate=True)
+    if base64.b64encode(value).decode("ascii") != stored:
+        raise ValueError("not as it is written")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How values of a type are written: in JSON as one of `bare`, or as text that `text` matches (in JSON `quoted`)."""
+
+    convert: Callable[[Any], Any]
+    text: re.Pattern[str]
+    bare: tuple[type, ...] = ()
+    quoted: re.Pattern[str] | None = None
+
+    def has(self, stored: Any, as_json: bool) -> bool:
+        """Whether the stored value is of the form; NULL is of none, and stays as it is."""
+        if type(stored) is str:
+            pattern = (self.quoted if self.bare else self.text) if as_json else self.text
+            return pattern is not None and pattern.fullmatch(stored) is not None
+        return as_json and type(stored) in self.bare
+
+
+_CLOCK: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{0,5}[1-9])?"
+_UNFIT: Final = "|".join(_UNFIT_NUMBERS.values())
+
+
+def _form(convert: Callable[[Any], Any], text: str, *bare: type, quoted: str | None = None) -> _Form:
+    compiled = re.compile(text, re.ASCII | re.DOTALL)
+    return _Form(convert, compiled, bare, re.compile(quoted) if quoted else None)
+
+
+_INTEGER: Final = _form(int, r"0|-?[1-9]\d*", int)
+_NUMBER: Final = r"-?\d+(\.\d+)?(e[+-]?\d+)?|" + _UNFIT
+_FORMS: Final[dict[str, _Form]] = {
+    "boolean": _form(lambda stored: stored in (True, "true"), "true|false", bool),
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), _INTEGER),
+    "float": _form(_float32, _NUMBER, int, float, quoted=_UNFIT),
+    "double": _form(float, _NUMBER, int, float, quoted=_UNFIT),
+    "decimal": _form(Decimal, r"-?\d+(\.\d+)?"),
+    "date": _form(dt.date.fromisoformat, r"\d{4}-\d\d-\d\d"),
+    "timestamp": _form(dt.datetime.fromisoformat, _CLOCK + "Z"),
+    "timestamp_ntz": _form(dt.datetime.fromisoformat, _CLOCK),
+    "binary": _form(_base64, ".*"),
+    "string": _form(str, ".*"),
 }
-_BACK: Final = {name: _lenient(convert) for name, convert in _CONVERTERS.items()}

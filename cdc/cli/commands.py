@@ -176,6 +176,7 @@ def query(
 def prove(
     context: typer.Context,
     views: Annotated[list[str] | None, typer.Argument(help="Views to prove; all when none is named.")] = None,
+    values: Annotated[bool, typer.Option("--values", help="Show what differs of the keys that are named.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Compare every view in every sink with Postgres, row by row, at one LSN. Exit 1 on any difference."""
@@ -183,7 +184,7 @@ def prove(
 
     settings = _settings(context)
     _quiet_logging()
-    raise typer.Exit(run_prove(settings, views or [], as_json=as_json))
+    raise typer.Exit(run_prove(settings, views or [], as_json=as_json, with_values=values))
 
 
 @app.command()

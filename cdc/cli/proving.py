@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,18 +17,18 @@ from cdc.cli.views import named_views
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import apply_owner
-from jobs.prove import ControlHolder, Holder, LocalHolder, OnProgress, Progress, ViewProof, prove
+from jobs.prove import ControlHolder, Extras, Holder, LocalHolder, MakeSink, OnProgress, Progress, ViewProof, prove
 from sinks.registry import make_sink
 from sinks.spec import ViewSpec
 
 _UNFIT_SHOWN: Final = 20
 
 
-def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
+def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool, with_values: bool = False) -> int:
     """Prove and show; 1 on any difference."""
     specs = named_views(settings, names)
     with watched() as on_progress:
-        proofs = prove_views(settings, specs, on_progress)
+        proofs = prove_views(settings, specs, on_progress, with_values=with_values)
     if as_json:
         out.print_json(json.dumps([proof.to_json() for proof in proofs]))
     else:
@@ -36,10 +36,16 @@ def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool) -> int
     return int(not all(proof.holds for proof in proofs))
 
 
-def prove_views(settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress) -> list[ViewProof]:
+def prove_views(
+    settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, *, with_values: bool = False
+) -> list[ViewProof]:
     """With the running apply, or where none runs with a batch of our own."""
     with _holder(settings, on_progress) as holder:
-        return prove(settings, specs, lambda spec, option: make_sink(option, spec, settings), holder, on_progress)
+        return prove(settings, specs, _sinks(settings), holder, on_progress, Extras(with_values))
+
+
+def _sinks(settings: Settings) -> MakeSink:
+    return lambda spec, option: make_sink(option, spec, settings)
 
 
 @contextmanager
@@ -96,6 +102,8 @@ def _show_problem(proof: ViewProof) -> None:
     for example in proof.examples:
         key = ", ".join(f"{column}={value}" for column, value in example.key.items())
         out.print(f"[red]{name}[/]: {example.difference.value} {escape(key)}", soft_wrap=True)
+        for side, values in (("Postgres", example.source), (proof.sink, example.sink)) if proof.with_values else ():
+            out.print(f"    {side}: {escape(_row_text(values))}", soft_wrap=True)
     for row in proof.unfit[:_UNFIT_SHOWN]:
         columns = ", ".join(row.columns)
         out.print(f"[yellow]{name}[/]: dead letter {escape(row.at)}, column {escape(columns)}", soft_wrap=True)
@@ -105,3 +113,9 @@ def _show_problem(proof: ViewProof) -> None:
         out.print("  [bold]remedy[/] correct these rows: a value of them has no counterpart in its Delta type")
     elif not proof.holds and proof.problem is None:
         out.print(f"  [bold]remedy[/] afterimage rebuild {escape(proof.view)}", soft_wrap=True)
+
+
+def _row_text(row: Mapping[str, str | None] | None) -> str:
+    if row is None:
+        return "no such row"
+    return ", ".join(f"{column}={'NULL' if value is None else value}" for column, value in row.items())

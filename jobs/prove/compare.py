@@ -69,6 +69,14 @@ class Compared:
         """Whether nothing differs."""
         return not any(len(keys) for keys in self.keys.values())
 
+    def by_key(self) -> dict[bytes, Difference]:
+        """Every differing key's digest."""
+        return {key.tobytes(): kind for kind in Difference for key in self.keys[kind].astype("<u8")}
+
+    def without(self, difference: Difference) -> Compared:
+        """All but those that differ so."""
+        return Compared({**self.keys, difference: self.keys[difference][:0]})
+
     def sample(self) -> dict[bytes, Difference]:
         """A few keys of each difference, to be named."""
         kinds = [kind for kind in Difference if len(self.keys[kind])]
@@ -98,10 +106,8 @@ def _compare_part(theirs: NDArray[Any], ours: NDArray[Any]) -> dict[Difference, 
     }
 
 
-def named(
-    digester: Digester, rows: Iterable[TextRow], wanted: Mapping[bytes, Difference]
-) -> Iterator[tuple[bytes, tuple[str | None, ...]]]:
-    """The keys behind wanted digests, as far as `rows` has them; stops when all are found."""
+def named(digester: Digester, rows: Iterable[TextRow], wanted: Iterable[bytes]) -> Iterator[tuple[bytes, TextRow]]:
+    """The rows behind wanted digests of keys, one each, as far as there are any; stops when all are found."""
     left = set(wanted)
     for row in rows:
         if not left:
@@ -109,7 +115,7 @@ def named(
         digest = digester.key(row)
         if digest in left:
             left.remove(digest)
-            yield digest, tuple(row[at] for at in digester.key_at)
+            yield digest, row
 
 
 def _repeated(keys: Keys) -> Keys:

@@ -16,10 +16,12 @@ from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.batch import Target
 from jobs.ledger import Ledger
-from jobs.prove.compare import PAIR_BYTES, Compared, Digester, compare, named
+from jobs.prove.compare import PAIR_BYTES, Compared, Digester, compare
 from jobs.prove.holder import Holder
+from jobs.prove.mending import Mender, mend_of
+from jobs.prove.naming import examples
 from jobs.prove.render import renderer
-from jobs.prove.result import Difference, Example, OnProgress, Progress, ViewProof, unwatched
+from jobs.prove.result import Difference, Example, Mended, OnProgress, Progress, ViewProof, unwatched
 from jobs.prove.source import ColumnType, SourceCut, TextRow, source_at_lsn
 from jobs.recording import located
 from sinks.protocol import Position, Sink
@@ -29,6 +31,17 @@ ATTEMPTS: Final = 4
 _REPORT_EVERY_ROWS: Final = 2_000
 
 MakeSink = Callable[[ViewSpec, SinkOptions], Sink]
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a proof does besides counting: show what differs of the keys that it names, have a sink mended.
+
+    A `mender` gets what differs while apply still stands at the LSN of the comparison.
+    """
+
+    with_values: bool = False
+    mender: Mender | None = None
 
 
 class _MovedError(Exception):
@@ -41,6 +54,7 @@ def prove(
     make_sink: MakeSink,
     holder: Holder,
     on_progress: OnProgress = unwatched,
+    extras: Extras | None = None,
 ) -> list[ViewProof]:
     """Compare every view in each of its sinks."""
     ledger = Ledger(settings.delta_root, settings.delta.storage_options)
@@ -51,7 +65,7 @@ def prove(
                 if not holder.hold_at(cut.lsn):
                     continue
                 try:
-                    provers = [_ViewProver(cut, ledger, spec, on_progress) for spec in specs]
+                    provers = [_ViewProver(cut, ledger, spec, on_progress, extras or Extras()) for spec in specs]
                     return [proof for prover in provers for proof in prover.against_all(make_sink)]
                 except _MovedError:
                     continue
@@ -73,7 +87,9 @@ class _Expected:
 
 
 class _ViewProver:
-    def __init__(self, cut: SourceCut, ledger: Ledger, spec: ViewSpec, on_progress: OnProgress) -> None:
+    def __init__(self, cut: SourceCut, ledger: Ledger, spec: ViewSpec, on_progress: OnProgress, extras: Extras) -> None:
+        self._mender = extras.mender
+        self._with_values = extras.with_values
         self._cut = cut
         self._ledger = ledger
         self._spec = spec
@@ -109,8 +125,10 @@ class _ViewProver:
         first = self._standing(sink)
         stored = self._watched(f"reading {sink.name}", sink.name, self._stored(sink, expected), expected.rows)
         found = compare(expected.pairs, expected.digester.all(stored))
-        examples = () if found.equal else self._examples(sink, expected, found)
+        named = () if found.equal else self._examples(sink, expected, found)
         last = self._standing(sink)
+        problem = self._behind(last) or self._behind(first)
+        mended = None if found.equal or problem else self._mend(sink, options, expected, found)
         return ViewProof(
             self._spec.name,
             options.name,
@@ -121,10 +139,12 @@ class _ViewProver:
             extra=found.count(Difference.EXTRA),
             different=found.count(Difference.DIFFERENT),
             duplicate=found.count(Difference.DUPLICATE),
-            examples=examples,
-            may_expire="ttl" in options.options,
-            problem=self._behind(last) or self._behind(first),
+            examples=named,
+            may_expire=_may_expire(options),
+            problem=problem,
             unfit=last.unfit,
+            with_values=self._with_values,
+            mended=mended,
         )
 
     def _standing(self, sink: Sink) -> Position:
@@ -154,16 +174,19 @@ class _ViewProver:
             yield tuple([render(value) for render, value in zip(renderers, row, strict=True)])
 
     def _examples(self, sink: Sink, expected: _Expected, found: Compared) -> tuple[Example, ...]:
-        """Read again for the names of a few keys: digests do not have them."""
-        wanted = found.sample()
         self._on_progress(Progress("naming differing keys", self._spec.name, sink.name))
-        keys = dict(named(expected.digester, self._cut.rows(self._spec), wanted))
-        left = {digest: kind for digest, kind in wanted.items() if digest not in keys}
-        keys |= dict(named(expected.digester, self._stored(sink, expected), left))
-        examples = [
-            Example(wanted[digest], dict(zip(self._spec.key, key, strict=True))) for digest, key in keys.items()
-        ]
-        return tuple(sorted(examples, key=lambda each: (each.difference.value, [v or "" for v in each.key.values()])))
+        sides = self._cut.rows(self._spec), self._stored(sink, expected)
+        columns, wanted = self._spec.columns, found.sample()
+        return examples(columns, expected.digester, wanted, sides, with_values=self._with_values)
+
+    def _mend(self, sink: Sink, options: SinkOptions, expected: _Expected, found: Compared) -> Mended | None:
+        if self._mender is None:
+            return None
+        self._on_progress(Progress("mending", self._spec.name, sink.name))
+        wrong = found.without(Difference.MISSING) if _may_expire(options) else found
+        sides = self._cut.rows(self._spec), self._stored(sink, expected)
+        at = self._spec.name, sink.name, self._cut.lsn
+        return self._mender(mend_of(*at, expected.digester, wrong, sides))
 
     def _watched(self, doing: str, sink: str | None, rows: Iterable[Any], total: int | None) -> Iterator[Any]:
         done = 0
@@ -176,3 +199,8 @@ class _ViewProver:
     def _failed(self, options: SinkOptions, started: float, error: CdcError) -> ViewProof:
         problem = f"{error.message} ({error.hint})" if error.hint else error.message
         return ViewProof(self._spec.name, options.name, self._cut.lsn, time.monotonic() - started, problem=problem)
+
+
+def _may_expire(options: SinkOptions) -> bool:
+    """What a TTL took away is no difference, nor to be put back."""
+    return "ttl" in options.options

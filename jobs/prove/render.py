@@ -1,7 +1,8 @@
 """Native values, as sinks give them back, as the text that Postgres' output functions print (COPY, not `::text`).
 
 In: a column's type and a value. Out: the text under the session settings of FORMATS.md, "As printed". A value whose
-Python type the column cannot have becomes a text with NUL in it, which Postgres never prints: always a difference.
+Python type the column cannot have, or a text where there is a Python value for it, becomes a text with NUL in it, which
+Postgres never prints: always a difference.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ BOOL, BYTEA, INT8, INT2, INT4, OID = 16, 17, 20, 21, 23, 26
 FLOAT4, FLOAT8, DATE, TIMESTAMP, TIMESTAMPTZ, NUMERIC = 700, 701, 1082, 1114, 1184, 1700
 _NUMERIC_HEADER: Final = 4  # a numeric's modifier is ((precision << 16) | scale) + 4, scale in 11 bits
 _SCALE_BITS: Final = 0x7FF
+_DECIMAL_DIGITS_MAX: Final = 38
+"""Delta keeps a numeric of so many digits as a decimal, others as text (jobs.typemap)."""
 _SCALE_SIGN: Final = 1024
+_MISFIT: Final = "\0"
 
 
 class _Float(NamedTuple):
@@ -44,7 +48,15 @@ def renderer(type_oid: int, type_mod: int) -> Renderer:
 
 
 def _misfit(value: Any) -> str:
-    return f"\0{type(value).__name__}\0{value!r}"
+    return f"{_MISFIT}{type(value).__name__}{_MISFIT}{value!r}"
+
+
+def shown(text: str | None) -> str | None:
+    """A rendered value for people; what is of a wrong type with its type."""
+    if text is None or not text.startswith(_MISFIT):
+        return text
+    kind, value = text[1:].split(_MISFIT, 1)
+    return f"{value} ({kind})"
 
 
 def _bool(value: Any) -> str:
@@ -66,19 +78,28 @@ def _bytes(value: Any) -> str:
 def _date(value: Any) -> str:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return value.isoformat()
-    return _text(value)
+    return _text_beyond(dt.date.fromisoformat, value)
 
 
 def _timestamp(value: Any) -> str:
     if isinstance(value, dt.datetime) and value.tzinfo is None:
         return _moment(value)
-    return _text(value)
+    return _text_beyond(dt.datetime.fromisoformat, value)
 
 
 def _timestamptz(value: Any) -> str:
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return _moment(value.astimezone(dt.UTC).replace(tzinfo=None)) + "+00"
-    return _text(value)
+    return _text_beyond(dt.datetime.fromisoformat, value)
+
+
+def _text_beyond(parse: Callable[[str], object], value: Any) -> str:
+    """A text, but only of what Python has no value for, such as the year 10000: else a store has another type."""
+    try:
+        parse(value)
+    except (ValueError, TypeError):
+        return _text(value)
+    return _misfit(value)
 
 
 def _moment(value: dt.datetime) -> str:
@@ -88,10 +109,11 @@ def _moment(value: dt.datetime) -> str:
 
 def _numeric(type_mod: int) -> Callable[[Any], str]:
     scale = _scale(type_mod)
+    is_decimal = type_mod >= _NUMERIC_HEADER and 0 <= scale <= _precision(type_mod) <= _DECIMAL_DIGITS_MAX
 
     def render(value: Any) -> str:
         if not isinstance(value, Decimal):
-            return _text(value)
+            return _misfit(value) if is_decimal else _text(value)
         if not value.is_finite():
             return "NaN" if value.is_nan() else _infinite(value < 0)
         text = format(value, "f") if value else format(value.copy_abs(), "f")
@@ -111,15 +133,19 @@ def _scale(type_mod: int) -> int:
     return (bits ^ _SCALE_SIGN) - _SCALE_SIGN
 
 
+def _precision(type_mod: int) -> int:
+    return (type_mod - _NUMERIC_HEADER) >> 16
+
+
 def _infinite(negative: bool) -> str:
     return "-Infinity" if negative else "Infinity"
 
 
 def _float(form: _Float, narrow: Callable[[float], float]) -> Callable[[Any], str]:
     def render(value: Any) -> str:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return _text(value)
-        number = float(value)
+        if not isinstance(value, float):
+            return _misfit(value)
+        number = value
         if math.isnan(number):
             return "NaN"
         number = narrow(number)

@@ -1,13 +1,14 @@
 """What a proof found: per view and sink, how many keys differ and how, and some of them by name.
 
-In: counts and keys. Out: frozen values and their JSON. Keys are shown to whoever asked; they never go to a log.
+In: counts and keys. Out: frozen values and their JSON. Keys are shown to whoever asked, values if
+they asked for those too; neither ever goes to a log.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cdc.lsn import format_lsn
@@ -25,10 +26,32 @@ class Difference(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A differing key: its columns as Postgres prints them."""
+    """A differing key: its columns as Postgres prints them. Where values were asked for, those that differ.
+
+    `source` and `sink` have the columns in which the two rows differ; None: that side has no such row.
+    """
 
     difference: Difference
     key: Mapping[str, str | None]
+    source: Mapping[str, str | None] | None = None
+    sink: Mapping[str, str | None] | None = None
+
+    def to_json(self, *, with_values: bool) -> dict[str, Any]:
+        """For `prove --json`."""
+        found: dict[str, Any] = {"difference": self.difference.value, "key": dict(self.key)}
+        if not with_values:
+            return found
+        sides = {"source": self.source, "sink": self.sink}
+        return found | {side: None if row is None else dict(row) for side, row in sides.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What a repair did to one sink: keys written, deleted, and left as they are."""
+
+    written: int = 0
+    deleted: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +60,7 @@ class ViewProof:
 
     `missing` is no failure where `may_expire`: the sink drops entries by a TTL. `problem` says why nothing was
     compared, or why an equal content would prove nothing. `unfit` rows are lacking, as the sink itself says.
+    `with_values`: the examples have them.
     """
 
     view: str
@@ -52,6 +76,9 @@ class ViewProof:
     may_expire: bool = False
     problem: str | None = None
     unfit: tuple[Unfit, ...] = ()
+    with_values: bool = False
+    mended: Mended | None = None
+    """What was done after these differences were found, or before this proof of what was mended."""
 
     @property
     def holds(self) -> bool:
@@ -61,7 +88,7 @@ class ViewProof:
 
     def to_json(self) -> dict[str, Any]:
         """For `prove --json`."""
-        examples = [{"difference": each.difference.value, "key": dict(each.key)} for each in self.examples]
+        examples = [each.to_json(with_values=self.with_values) for each in self.examples]
         return {
             "view": self.view,
             "sink": self.sink,
@@ -76,6 +103,7 @@ class ViewProof:
             "seconds": round(self.seconds, 3),
             "problem": self.problem,
             "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in self.unfit],
+            "mended": None if self.mended is None else asdict(self.mended),
         }
 
 

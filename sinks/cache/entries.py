@@ -63,13 +63,17 @@ class EntryForm:
 
 @dataclass(frozen=True, slots=True)
 class EntryWriter:
-    """Writes a partition into one generation, which must still stand at `position` if it is the live one."""
+    """Writes a partition into one generation, which must still stand at `position` if it is the live one.
+
+    Unless it `compares`, a row is written whatever version is there.
+    """
 
     server: CacheServer
     pattern: KeyPattern
     generation: int
     form: EntryForm
     position: str = ""
+    compares: bool = True
 
     def __call__(self, entries: Iterator[Entry]) -> Iterable[Rejected]:
         """Write in chunks; the cache refuses no single row."""
@@ -90,7 +94,7 @@ class EntryWriter:
         form = self.form
         keys = [self.pattern.generations_key, self.pattern.position_key]
         arguments: list[str | int] = [self.generation, self.position, "hash" if form.is_hash else "json"]
-        arguments += [form.ttl_s, form.tombstone_ttl_s]
+        arguments += [form.ttl_s, form.tombstone_ttl_s, "compare" if self.compares else "set"]
         for entry in chunk:
             key = self.pattern.entry_key(self.generation, entry.key)
             keys += [key, f"{RESERVED_PREFIX}gone:{{{key}}}"]

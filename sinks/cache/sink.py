@@ -6,7 +6,8 @@ compared by LSN, pointer and position switch in one step, and a lost store has n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -85,11 +86,24 @@ class CacheSink:
             self._generations.sweep(client)
         return written
 
+    def mend(self, changes: Any, position: Position) -> Written:
+        """Set every row, whatever version its entry claims to have."""
+        with self._server.client() as client:
+            stored = self._require(client)
+        stored.standing.require_types(column_types(changes, self._spec.columns))
+        writer = replace(self._writer(stored.standing.generation, stored.text), compares=False)
+        return write_partitions(changes, self._shape, writer)
+
+    def types(self) -> Mapping[str, str]:
+        """As the live generation was loaded with them."""
+        with self._server.client() as client:
+            return self._stored(client).standing.types
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """All entries of the live generation."""
         with self._server.client() as client:
-            standing = self._stored(client).standing
-            convert = [(name, native(standing.types[name])) for name in self._spec.columns]
+            standing, as_json = self._stored(client).standing, not self._form.is_hash
+            convert = [(name, native(standing.types[name], as_json=as_json)) for name in self._spec.columns]
             for stored in self._values(client, standing.generation):
                 yield tuple(to_native(stored.get(name)) for name, to_native in convert)
 

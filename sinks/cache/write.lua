@@ -2,8 +2,8 @@
 -- precision above 2^53.
 -- KEYS: the generations' hash, the position's key, then an entry and its tombstone for each row.
 -- ARGV: generation, the position that the writer starts from (empty: the generation is being loaded), `json` or `hash`,
--- seconds an entry lives (0: for ever), seconds a tombstone lives; then for each row its version, the number of values
--- (0: a delete) and the values.
+-- seconds an entry lives (0: for ever), seconds a tombstone lives, `compare` or `set` (whatever is there); then for each
+-- row its version, the number of values (0: a delete) and the values.
 -- Returns the number of rows that were older than what is there; -1 when the generation is not to be written to, -2
 -- when another writer has moved the position.
 local state = redis.call('HGET', KEYS[1], ARGV[1])
@@ -15,9 +15,14 @@ if ARGV[2] ~= '' and redis.call('GET', KEYS[2]) ~= ARGV[2] then
 end
 local is_hash = ARGV[3] == 'hash'
 local entry_ttl, gone_ttl = tonumber(ARGV[4]), tonumber(ARGV[5])
-local arg, stale = 6, 0
+local compares = ARGV[6] == 'compare'
+local arg, stale = 7, 0
 
 local function stored_version(entry, gone)
+  if not compares then
+    redis.call('UNLINK', entry, gone) -- of whatever type it is
+    return '', true
+  end
   local version
   if is_hash then
     version = redis.call('HGET', entry, '_lsn')

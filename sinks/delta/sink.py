@@ -6,7 +6,7 @@ commit is made only on the table as this process located or left it; another wri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
@@ -67,10 +67,8 @@ class DeltaSink:
 
     def write(self, changes: DataFrame, position: Position) -> Written:
         """Apply the changes and move to `position` in one commit; a batch without changes makes none."""
-        state = self._state()
-        if state is None or state.stamp is None or not self._is_ours(state):
-            raise lost("Delta", self._spec.name)
-        self._located.require(_known(state))
+        state = self._required()
+        assert state.stamp is not None
         if state.stamp.position.lsn >= position.lsn:
             return Written()
         from sinks.delta.failures import translated
@@ -126,6 +124,28 @@ class DeltaSink:
     def advance(self, position: Position) -> None:
         """Nothing: the ledger vouches for the version that is there (docs/FORMATS.md), a commit would say no more."""
 
+    def mend(self, changes: DataFrame, position: Position) -> Written:
+        """Replace whatever rows the keys have, in one commit that says the same position."""
+        from sinks.delta.failures import translated
+
+        state = self._required()
+        rows = changes.select(*map(quoted, self._spec.columns), OP)
+        with translated(self._doing):
+            assert state.stamp is not None
+            commit = self._commit(rows, state, state.stamp.generation, position)
+            add_columns(rows, commit, state.types)
+            batch = measured(rows, self._spec.key)
+            replace_keys(rows, commit, batch)
+        self._require_made(commit)
+        return Written(batch.upserts, batch.count - batch.upserts)
+
+    def types(self) -> Mapping[str, str]:
+        """As the table's schema has them."""
+        state = self._state()
+        if state is None:
+            raise lost("Delta", self._spec.name)
+        return {name: state.types[name] for name in self._spec.columns if name in state.types}
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every row in the view's columns, without Spark."""
         return table_rows(self._path, self._options, self._spec.columns)
@@ -148,6 +168,14 @@ class DeltaSink:
         if state is None or (state.turn, state.stamp) != (commit.turn, commit.stamp):
             raise overtaken("Delta", self._spec.name)
         self._located.take(_known(state))
+
+    def _required(self) -> TableState:
+        """The table as this process located or left it."""
+        state = self._state()
+        if state is None or state.stamp is None or not self._is_ours(state):
+            raise lost("Delta", self._spec.name)
+        self._located.require(_known(state))
+        return state
 
     def _state(self) -> TableState | None:
         return table_state(self._path, self._options, self._app)

@@ -7,7 +7,7 @@ commit LSNs, so repeats and late batches change nothing; what a position says ca
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cdc import log
@@ -98,13 +98,29 @@ class SearchSink:
         _log.info("search view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
         return written
 
+    def mend(self, changes: Any, position: Position) -> Written:
+        """Bulk and a refresh. A document whose version lies beyond the position stays: only a rebuild mends that."""
+        with self._server.connection() as connection:
+            stored = self._require(connection)
+        stored.standing.require_types(column_types(changes, self._spec.columns))
+        written = write_partitions(changes, self._shape, self._writer(stored.standing.generation))
+        with self._server.connection() as connection:
+            self._generations.refresh(connection, stored.index)
+        return written
+
+    def types(self) -> Mapping[str, str]:
+        """As the live index was loaded with them."""
+        with self._server.connection() as connection:
+            return self._stored(connection).standing.types
+
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """All documents of the live index, as one snapshot."""
         with self._server.connection() as connection:
             stored = self._stored(connection)
             # What somebody else wrote past the sink shall be seen as well.
             self._generations.refresh(connection, stored.index)
-            convert = [(name, native(stored.standing.types[name])) for name in self._spec.columns]
+            types = stored.standing.types
+            convert = [(name, native(types[name], as_json=True)) for name in self._spec.columns]
             for source in _scroll(connection, stored.index):
                 yield tuple(to_native(source.get(name)) for name, to_native in convert)
 

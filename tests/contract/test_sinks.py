@@ -136,6 +136,30 @@ def test_replace_takes_away_what_is_not_in_it(store: Store, sink: Sink):
     assert rows(sink) == {(2, "restored", None), (1, "after", None)}
 
 
+def test_mending_puts_keys_right_and_moves_nothing(store: Store, sink: Sink):
+    write(store, sink, 200, (DELETE, 150, (2,)))
+    wrong = [(UPSERT, 199, (1, "wrong", None)), (UPSERT, 199, (9, "stray", None))]
+    assert sink.mend(ORDERS.frame(store.spark, wrong), at(200)) == Written(upserts=2)
+    assert sink.position() == at(200)
+    right = [(UPSERT, 200, OLD[0][2]), (UPSERT, 200, (2, "is back", None)), (DELETE, 200, (9,)), (DELETE, 200, (8,))]
+    for _ in range(2):
+        assert sink.mend(ORDERS.frame(store.spark, right), at(200)) == Written(upserts=2, deletes=2)
+        assert rows(sink) == {OLD[0][2], (2, "is back", None), OLD[2][2]}
+        assert sink.position() == at(200)
+    write(store, sink, 300, (UPSERT, 200, (1, "goes on", None)), (DELETE, 201, (2,)), (UPSERT, 202, (9, "new", None)))
+    assert rows(sink) == {(1, "goes on", None), OLD[2][2], (9, "new", None)}
+    assert sink.types() == ORDERS.columns
+
+
+def test_a_zombie_does_not_mend(store: Store, sink: Sink):
+    zombie = store.sink(ORDERS)
+    assert zombie.position() == at(100)
+    write(store, sink, 200, (UPSERT, 150, (1, "newer", None)), (UPSERT, 150, (4, "newer", None)))
+    with pytest.raises(TransientError):
+        zombie.mend(ORDERS.frame(store.spark, [(UPSERT, 100, (1, "late", None)), (DELETE, 100, (4,))]), at(100))
+    assert {(1, "newer", None), (4, "newer", None)} <= rows(sink)
+
+
 def test_readers_see_the_old_rows_or_the_new_ones_while_replacing(store: Store, sink: Sink):
     reader = store.sink(ORDERS)
     done = threading.Event()

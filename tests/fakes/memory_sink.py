@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,12 @@ class MemorySink:
 
     def advance(self, position: Position) -> None:
         self.lsn = position.lsn
+
+    def mend(self, changes: Any, position: Position) -> Written:
+        raise NotImplementedError
+
+    def types(self) -> Mapping[str, str]:
+        raise NotImplementedError
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         if self.error is not None:

@@ -16,7 +16,7 @@ from cdc.errors import TransientError
 from cdc.settings import Kafka, Settings
 from cdc.stack.server import Endpoint
 from jobs.control import ControlServer, Run, RunTo, Stand
-from jobs.prove import ControlHolder, Difference, LocalHolder, Progress, ViewProof, holder, prove
+from jobs.prove import ControlHolder, Difference, Extras, LocalHolder, Progress, ViewProof, holder, prove
 from sinks.protocol import Position
 from sinks.spec import Kind, SinkOptions, ViewSpec
 from tests.fakes.memory_sink import MemorySink
@@ -108,8 +108,10 @@ def at_lsn(*stored: MemorySink) -> LocalHolder:
     return LocalHolder(run_to)
 
 
-def prove_one(settings: Settings, sink: MemorySink, view: ViewSpec | None = None) -> ViewProof:
-    [proof] = prove(settings, [view or spec()], lambda *_: sink, at_lsn(sink))
+def prove_one(
+    settings: Settings, sink: MemorySink, view: ViewSpec | None = None, *, with_values: bool = False
+) -> ViewProof:
+    [proof] = prove(settings, [view or spec()], lambda *_: sink, at_lsn(sink), extras=Extras(with_values))
     return proof
 
 
@@ -151,6 +153,16 @@ def test_one_wrong_value_is_found_and_its_key_named(things: Settings, column: st
     assert (proof.different, proof.missing, proof.extra, proof.duplicate) == (1, 0, 0, 0)
     [example] = proof.examples
     assert (example.difference, example.key) == (Difference.DIFFERENT, {"id": "1", "part": "é"})
+
+
+def test_both_values_are_told_when_asked_for(things: Settings) -> None:
+    sink = MemorySink([*replaced(0, "n", "5.00")[:1], (3, "x", *STORED[1][2:])])
+    proof = prove_one(things, sink, with_values=True)
+    different, extra, missing = proof.examples
+    assert (different.source, different.sink) == ({"n": "5.00"}, {"n": "'5.00' (str)"})
+    assert (extra.source, (extra.sink or {})["id"]) == (None, "3")
+    assert ((missing.source or {})["anyn"], missing.sink) == ("NaN", None)
+    assert all(example.source is None for example in prove_one(things, sink).examples)
 
 
 def test_missing_extra_and_repeated_rows(things: Settings) -> None:

@@ -37,7 +37,7 @@ def test_digests_find_what_the_rows_show(source: list[TextRow], sink: list[TextR
     wanted = found.sample()
     keys = dict(named(digester, source + sink, wanted))
     assert keys.keys() == wanted.keys()
-    assert all(keys[digest] in expected[kind] for digest, kind in wanted.items())
+    assert all(keys[digest][:2] in expected[kind] for digest, kind in wanted.items())
 
 
 @given(rows=st.lists(st.tuples(st.text(), VALUES), unique_by=lambda row: row[0]), data=st.data())

@@ -52,15 +52,45 @@ def same(left: Any, right: Any) -> bool:
 def test_values_come_back_from_text_and_from_json(kind: str, data: st.DataObject):
     values = data.draw(st.lists(st.none() | VALUES[kind]))
     column = pa.array(values, arrow_type(kind))
-    back = native(kind)
-    assert all(map(same, values, map(back, plain_texts(column)))), "text"
-    assert all(map(same, values, [back(json.loads(text)) for text in json_texts(column)])), "JSON"
+    plain, parsed = native(kind, as_json=False), native(kind, as_json=True)
+    assert all(map(same, values, map(plain, plain_texts(column)))), "text"
+    assert all(map(same, values, [parsed(json.loads(text)) for text in json_texts(column)])), "JSON"
 
 
 @pytest.mark.parametrize("kind", sorted(VALUES))
 @given(stored=st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.lists(st.integers()))
 def test_what_somebody_else_stored_never_raises(kind: str, stored: Any):
-    native(kind)(stored)
+    native(kind, as_json=True)(stored)
+    native(kind, as_json=False)(stored)
+
+
+@pytest.mark.parametrize(
+    ("kind", "as_json", "stored"),
+    [
+        ("boolean", True, "true"),
+        ("boolean", True, 1),
+        ("boolean", False, "yes"),
+        ("int", True, "5"),
+        ("int", True, 5.0),
+        ("int", True, True),
+        ("int", False, "05"),
+        ("int", False, " 5"),
+        ("bigint", False, "1_000"),
+        ("double", True, "5.5"),
+        ("double", False, " 5.5"),
+        ("decimal(10,2)", True, 5.25),
+        ("decimal(10,2)", False, "5.25e0"),
+        ("date", True, "20261118"),
+        ("timestamp", True, "2026-11-18T10:40:13"),
+        ("timestamp", True, "2026-11-18T10:40:13.500Z"),
+        ("timestamp_ntz", True, "2026-11-18 10:40:13"),
+        ("binary", True, "AAE"),
+        ("string", True, 5),
+        ("string", True, ["a"]),
+    ],
+)
+def test_a_value_of_another_form_is_not_taken_for_one_of_the_type(kind: str, as_json: bool, stored: Any):
+    assert native(kind, as_json=as_json)(stored) is stored
 
 
 def test_an_instant_is_utc_whatever_zone_arrow_shows():
@@ -70,7 +100,7 @@ def test_an_instant_is_utc_whatever_zone_arrow_shows():
 
 def test_years_beyond_python_stay_text():
     column = pa.array([253402300800000000], pa.timestamp("us"))
-    assert [native("timestamp_ntz")(text) for text in plain_texts(column)] == ["10000-01-01T00:00:00"]
+    assert [native("timestamp_ntz", as_json=False)(text) for text in plain_texts(column)] == ["10000-01-01T00:00:00"]
 
 
 PATTERNS = [

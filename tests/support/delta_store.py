@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,12 @@ class LedgeredSink:
     def advance(self, position: Position) -> None:
         self._sink.advance(position)
         self._recorded(Written(), position)
+
+    def mend(self, changes: DataFrame, position: Position) -> Written:
+        return self._recorded(self._sink.mend(changes, position), position)
+
+    def types(self) -> Mapping[str, str]:
+        return self._sink.types()
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         return self._sink.rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.prove.compare import EXAMPLES_MAX, Digester, compare, named
+from jobs.prove.naming import examples
 from jobs.prove.result import Difference, Example, ViewProof
 
 
@@ -24,7 +25,7 @@ def test_all_are_counted_and_a_few_of_each_kind_are_named() -> None:
     assert set(wanted.values()) == {Difference.DIFFERENT, Difference.MISSING, Difference.EXTRA}
     assert len(wanted) <= EXAMPLES_MAX
     keys = dict(named(digester, source + sink, wanted))
-    for digest, (key,) in keys.items():
+    for digest, (key, _) in keys.items():
         number = int(key or "")
         kind = Difference.MISSING if number < 1000 else Difference.EXTRA if number >= 3000 else Difference.DIFFERENT
         assert wanted[digest] is kind
@@ -66,4 +67,28 @@ def test_json() -> None:
         "seconds": 1.235,
         "problem": None,
         "dead_letters": [],
+        "mended": None,
     }
+
+
+def test_values_are_told_when_asked_for() -> None:
+    digester = Digester([0])
+    source = [("1", "a", "x"), ("2", "b", None)]
+    sink = [("1", "a", "y"), ("3", "\0int\0007", "x")]
+    wanted = {
+        digester.key(("1",)): Difference.DIFFERENT,
+        digester.key(("2",)): Difference.MISSING,
+        digester.key(("3",)): Difference.EXTRA,
+    }
+    bare = examples(("id", "v", "w"), digester, wanted, (source, sink), with_values=False)
+    assert [(each.difference.value, each.key["id"], each.source, each.sink) for each in bare] == [
+        ("different", "1", None, None),
+        ("extra", "3", None, None),
+        ("missing", "2", None, None),
+    ]
+    told = examples(("id", "v", "w"), digester, wanted, (source, sink), with_values=True)
+    assert [each.to_json(with_values=True) for each in told] == [
+        {"difference": "different", "key": {"id": "1"}, "source": {"w": "x"}, "sink": {"w": "y"}},
+        {"difference": "extra", "key": {"id": "3"}, "source": None, "sink": {"id": "3", "v": "7 (int)", "w": "x"}},
+        {"difference": "missing", "key": {"id": "2"}, "source": {"id": "2", "v": "b", "w": None}, "sink": None},
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs.prove.render import BOOL, BYTEA, DATE, FLOAT4, FLOAT8, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, renderer
+from jobs.prove.render import BOOL, BYTEA, DATE, FLOAT4, FLOAT8, INT4, NUMERIC, TIMESTAMP, TIMESTAMPTZ, renderer, shown
 
 TEXT = 25
 NAIVE = dt.datetime.fromisoformat("2026-01-01T00:00:00")
@@ -28,9 +28,14 @@ NUMERIC_10_2 = ((10 << 16) | 2) + 4
         (BYTEA, "\\x00"),
         (FLOAT8, True),
         (FLOAT8, Decimal(1)),
+        (FLOAT8, 5),
+        (FLOAT8, "NaN"),
         (NUMERIC, 5),
         (NUMERIC, 5.0),
         (DATE, NAIVE),
+        (DATE, "2026-11-18"),
+        (TIMESTAMP, "2026-11-18 10:40:13"),
+        (TIMESTAMPTZ, "2026-11-18 10:40:13+00"),
         (TIMESTAMP, dt.date(2026, 1, 1)),
         (TIMESTAMP, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
         (TIMESTAMPTZ, NAIVE),
@@ -49,10 +54,8 @@ def test_a_misfit_is_told_apart_from_every_text_of_postgres(type_oid: int, value
         (NUMERIC, NUMERIC_10_2, Decimal("-0.00"), "0.00"),
         (NUMERIC, -1, Decimal("1E-7"), "0.0000001"),
         (NUMERIC, -1, "NaN", "NaN"),
-        (FLOAT8, -1, 5, "5"),
         (FLOAT4, -1, 0.1, "0.1"),
         (FLOAT4, -1, 1e300, "Infinity"),
-        (FLOAT8, -1, "NaN", "NaN"),
         (TIMESTAMP, -1, "infinity", "infinity"),
         (DATE, -1, "0044-03-15 BC", "0044-03-15 BC"),
         (BYTEA, -1, memoryview(b"\x00\xff"), "\\x00ff"),
@@ -61,3 +64,9 @@ def test_a_misfit_is_told_apart_from_every_text_of_postgres(type_oid: int, value
 )
 def test_what_a_store_may_do_to_a_value_is_undone(type_oid: int, type_mod: int, value: Any, text: str | None) -> None:
     assert renderer(type_oid, type_mod)(value) == text
+
+
+def test_a_decimal_kept_as_text_is_of_another_type() -> None:
+    assert shown(renderer(NUMERIC, NUMERIC_10_2)("5.00")) == "'5.00' (str)"
+    assert shown(renderer(NUMERIC, ((39 << 16) | 2) + 4)("5.00")) == "5.00"
+    assert shown(None) is None
