@@ -5,6 +5,7 @@ COPY config/requirements/run.txt /src/config/requirements/
 RUN python -m venv /opt/afterimage \
  && /opt/afterimage/bin/pip install --no-cache-dir --require-hashes -r config/requirements/run.txt
 COPY pyproject.toml README.md /src/
+COPY afterimage /src/afterimage
 COPY cdc /src/cdc
 COPY snapshot /src/snapshot
 COPY sinks /src/sinks

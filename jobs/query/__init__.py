@@ -1,5 +1,6 @@
 """Queries over the derived Delta tables, all at one LSN, without Spark or a JVM."""
 
-from jobs.query.run import Answer, Cut, run_query
+from jobs.query.derived import Cut
+from jobs.query.run import Answer, run_query
 
 __all__ = ["Answer", "Cut", "run_query"]

@@ -6,8 +6,7 @@ each stands for. Keeps true: one statement that only reads; `schema.table`, `tab
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import sqlglot
@@ -18,21 +17,12 @@ from cdc.errors import ConfigError
 from cdc.names import path_name, quote_ident
 from cdc.nearest import suggestion
 from jobs.identifiers import identifier
+from jobs.query.resolved import REGISTERED, Resolved
 
 SQL: Final = "QUERY_SQL"
 UNKNOWN: Final = "QUERY_UNKNOWN_TABLE"
 Edit = tuple[int, int, str]
-REGISTERED: Final = "afterimage_table_{}"
 _READING: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """`tables` maps the engine's names to the ledger's; `guarded` is the same query for plans that lose a limit."""
-
-    sql: str
-    guarded: str
-    tables: Mapping[str, str]
 
 
 def resolve(text: str, known: Collection[str]) -> Resolved:

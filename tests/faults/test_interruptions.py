@@ -11,6 +11,7 @@ import pytest
 import redis
 import requests
 
+import afterimage
 from cdc.lsn import parse_lsn
 from cdc.names import index_alias
 from tests.support.capturing import await_release, read_topic
@@ -151,6 +152,25 @@ def test_commands_answer_programs_as_well(pipeline: Pipeline, words: tuple[str, 
     completed = pipeline.run(*words, *option)
     assert completed.returncode == 0, completed.stderr
     assert json.loads(completed.stdout)
+
+
+def test_own_writes_are_read_by_their_token(pipeline: Pipeline) -> None:
+    """The token is taken after the commit, as docs/READING.md says; read from the command line and from Python."""
+    shop = afterimage.open(pipeline.config)
+    for turn in range(3):
+        name = f"own write {turn}"
+        change(pipeline, name)
+        token = pipeline.token()
+        cut = shop.at(wait=token, timeout_s=60)
+        assert parse_lsn(cut.lsn) >= parse_lsn(token)
+        assert cut.table("paid_orders", ["customer"], "id = 10").arrow().to_pylist() == [{"customer": name}]
+        joined = (
+            "SELECT o.customer AS mirror, p.customer AS view FROM orders o JOIN paid_orders p ON p.id = o.id "
+            "WHERE o.id = 10"
+        )
+        assert cut.query(joined).polars().rows() == [(name, name)]
+        answer = pipeline.run("query", joined, "--wait", token, "--timeout", "60", "--format", "json")
+        assert json.loads(answer.stdout) == [{"mirror": name, "view": name}], answer.stderr
 
 
 def test_views_go_on_after_a_lost_slot(pipeline: Pipeline) -> None:

@@ -20,7 +20,7 @@ from cdc.configuration import load_settings
 from cdc.errors import OperatorError
 from cdc.settings import Settings
 
-SOURCES = [path for folder in ("cdc", "jobs", "sinks", "snapshot") for path in Path(folder).rglob("*.py")]
+SOURCES = [path for folder in ("afterimage", "cdc", "jobs", "sinks", "snapshot") for path in Path(folder).rglob("*.py")]
 DOCUMENTS = [Path("README.md"), *Path("docs").rglob("*.md")]
 RUNBOOK = Path("docs/RUNBOOK.md")
 CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
