@@ -1,4 +1,7 @@
-"""`afterimage wait`: read your own writes: returns when the views have reached a position of the log."""
+"""`afterimage wait`: read your own writes: returns when the views have reached a position of the log.
+
+A Delta table has reached it when the ledger says so too: then queries, which read by the ledger, see it as well.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from cdc.errors import OperatorError, TransientError
 from cdc.evolution import heals
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
+from jobs.ledger import Ledger
 
 _EVERY_S: Final = 0.1
 
@@ -25,10 +29,11 @@ def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: 
     if names:
         named_views(settings, names)
     observer = Observer(settings)
+    ledger = Ledger(settings.delta_root, settings.delta.storage_options)
     began_s = time.monotonic()
     try:
         with err.status(f"waiting for {format_lsn(lsn)}"):
-            while behind := _behind(observer, lsn, names):
+            while behind := _behind(observer, ledger, lsn, names):
                 if time.monotonic() - began_s > timeout_s:
                     raise _too_late(lsn, behind, timeout_s)
                 time.sleep(_EVERY_S)
@@ -42,7 +47,7 @@ def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: 
     return 0
 
 
-def _behind(observer: Observer, lsn: int, names: Sequence[str]) -> list[ViewStanding]:
+def _behind(observer: Observer, ledger: Ledger, lsn: int, names: Sequence[str]) -> list[ViewStanding]:
     report = observer.look()
     views = [view for view in report.views if not names or view.view in names]
     for view in views:
@@ -52,7 +57,16 @@ def _behind(observer: Observer, lsn: int, names: Sequence[str]) -> list[ViewStan
                 f"{view.stopped.remedy}; to wait for other views, name them",
                 code="TABLE_STOPPED",
             )
-    return [view for view in views if view.lsn is None or view.lsn < lsn] or ([] if views else _nothing())
+    behind = [view for view in views if view.lsn is None or view.lsn < lsn]
+    return behind or _unrecorded(ledger, lsn, views) or ([] if views else _nothing())
+
+
+def _unrecorded(ledger: Ledger, lsn: int, views: Sequence[ViewStanding]) -> list[ViewStanding]:
+    """Tables that are there, while the batch has yet to end."""
+    tables = [view for view in views if view.sink == "delta"]
+    state = ledger.read() if tables else None
+    rows = state.rows if state is not None else {}
+    return [view for view in tables if view.view not in rows or rows[view.view].lsn < lsn]
 
 
 def _nothing() -> list[ViewStanding]:
