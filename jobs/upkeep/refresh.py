@@ -1,33 +1,74 @@
 """What a refresh of a view runs, given which of its relations changed.
 
-In: a ViewPlan, the changed relations. Out: Spark SQL over the names of jobs.upkeep.tables.
+In: a ViewPlan, the changed relations. Out: Spark SQL over the names of jobs.upkeep.tables. Keeps true: the view's rows
+without those of the affected values, and with the narrowed ones, are the view's rows now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from jobs.plan.nodes import Attribute
+from jobs.plan.nodes import Attribute, Keyed
+from jobs.plan.render import listed, names, render
 from jobs.plan.view import ViewPlan
-from jobs.upkeep.tables import Tables
+from jobs.upkeep.affected import RULES
+from jobs.upkeep.choice import replaced_by
+from jobs.upkeep.narrow import narrow
+from jobs.upkeep.planning import Cost, Planning
+from jobs.upkeep.tables import KEYS, State, Tables
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """`affected` selects the affected values of the attributes `by` (none: the whole view may differ); `narrowed` the
-    view's rows with these, once they are the relation KEYS; `full` all of the view's rows.
+    """`affected` selects the affected values of the attributes `by`; `narrowed` the view's rows that have these, once
+    they are the relation KEYS; `full` all of the view's rows. The last two select the outputs by number, in order.
 
-    Both select the outputs under their attributes' names. `before` are the relations whose old state is read.
+    Without `by` any row may differ, but none does where `affected` (which then selects nothing of worth) has no row.
+    `before` are the relations whose old state `affected` reads; `costs` says what the change of each relation took.
     """
 
     by: tuple[Attribute, ...]
-    affected: str | None
+    affected: str
     narrowed: str | None
     full: str
     before: frozenset[str]
+    costs: Mapping[str, Cost]
 
 
 def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str]) -> Refresh:
     """The SQL for a batch that changed these relations."""
-    raise NotImplementedError
+    by = replaced_by(view)
+    planning = Planning(tables, frozenset(changed), RULES)
+    if not by:
+        return _whole(view, planning, {})
+    touched = planning.touched(view.root, by, view.outputs)
+    if Cost.EVERY_KEY in planning.costs.values():
+        return _whole(view, Planning(tables, frozenset(changed), RULES), planning.costs)
+    return Refresh(
+        by=by,
+        affected=f"SELECT DISTINCT {names(by)} FROM ({touched})",
+        narrowed=_narrowed(view, tables, by),
+        full=_full(view, tables),
+        before=frozenset(planning.before),
+        costs=planning.costs,
+    )
+
+
+def _whole(view: ViewPlan, planning: Planning, costs: Mapping[str, Cost]) -> Refresh:
+    touched = planning.touched(view.root, (), view.outputs)
+    costs = dict.fromkeys(planning.changed, Cost.EVERY_KEY) | dict(costs)
+    full, before = _full(view, planning.tables), frozenset(planning.before)
+    return Refresh((), f"SELECT * FROM ({touched}) LIMIT 1", None, full, before, costs)
+
+
+def _full(view: ViewPlan, tables: Tables) -> str:
+    rows = render(view.root, lambda relation: tables.name(relation, State.NOW))
+    return f"SELECT {listed(column.sql for column in view.outputs)} FROM ({rows})"
+
+
+def _narrowed(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...]) -> str:
+    pairs = tuple((column, column.sql) for column in by)
+    rows = Keyed(narrow(view.root, dict(pairs)), KEYS, pairs)
+    shown = listed(column.sql for column in view.outputs)
+    return f"SELECT {shown} FROM ({render(rows, lambda relation: tables.name(relation, State.NOW))})"
