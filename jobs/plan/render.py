@@ -37,9 +37,14 @@ def render(node: Plan, name_of: NameOf) -> str:
     return _RENDERED[type(node)](node, name_of)
 
 
+def table(sql: str) -> str:
+    """A SELECT as a table in FROM. It needs a name: without one, Spark takes a WHERE behind it for its name."""
+    return f"({sql}) t"
+
+
 def derived(node: Plan, name_of: NameOf) -> str:
     """The plan as a table in FROM."""
-    return f"({render(node, name_of)})"
+    return table(render(node, name_of))
 
 
 def aliased(sql: str, column: Attribute) -> str:
@@ -68,11 +73,11 @@ def where(conditions: Iterable[Expr]) -> str:
     return f" WHERE {conjunction(found)}" if found else ""
 
 
-def keyed(table: str, columns: Iterable[Attribute], keys: str, pairs: Iterable[tuple[Attribute, str]]) -> str:
-    """The rows of a table in FROM whose columns have the values of some row of `keys`; NULL equals NULL."""
+def keyed(rows: str, columns: Iterable[Attribute], keys: str, pairs: Iterable[tuple[Attribute, str]]) -> str:
+    """The rows of a SELECT whose columns have the values of some row of `keys`; NULL equals NULL."""
     same = " AND ".join(f"r.{column.sql} <=> k.{key}" for column, key in pairs) or "TRUE"
     shown = listed(f"r.{column.sql}" for column in columns)
-    return f"SELECT {shown} FROM {table} r LEFT SEMI JOIN {keys} k ON {same}"
+    return f"SELECT {shown} FROM ({rows}) r LEFT SEMI JOIN {keys} k ON {same}"
 
 
 def _scan(node: Scan, name_of: NameOf) -> str:
@@ -127,7 +132,7 @@ def _lookup(node: Lookup, name_of: NameOf) -> str:
 
 def answer(node: Lookup, name_of: NameOf) -> str:
     """What the nested query says to a row."""
-    query = derived(node.query, name_of)
+    query = f"({render(node.query, name_of)})"
     match node.kind:
         case LookupKind.EXISTS:
             return f"EXISTS {query}"
@@ -144,7 +149,7 @@ def _set_operation(node: SetOperation, name_of: NameOf) -> str:
         pairs = zip(side.columns, node.columns, strict=True)
         items = listed(aliased(column.sql, out) for column, out in pairs)
         sides.append(f"SELECT {items} FROM {derived(side, name_of)}")
-    return f"({sides[0]}) {node.kind.value} ({sides[1]})"
+    return f"{sides[0]} {node.kind.value} {sides[1]}"
 
 
 def _limit(node: Limit, name_of: NameOf) -> str:
@@ -155,7 +160,7 @@ def _limit(node: Limit, name_of: NameOf) -> str:
 
 
 def _keyed(node: Keyed, name_of: NameOf) -> str:
-    return keyed(derived(node.input, name_of), node.columns, node.keys, node.pairs)
+    return keyed(render(node.input, name_of), node.columns, node.keys, node.pairs)
 
 
 _RENDERED: Final[Mapping[type, Callable[[Any, NameOf], str]]] = {

@@ -26,7 +26,7 @@ from jobs.plan.nodes import (
     Unnest,
     Window,
 )
-from jobs.plan.render import aliased, listed, names, quoted, where
+from jobs.plan.render import aliased, listed, names, quoted, table, where
 from jobs.plan.types import Family
 from jobs.upkeep.joins import touched_join, touched_outer_join
 from jobs.upkeep.levels import Level, highest, level
@@ -49,7 +49,7 @@ def _scan(planning: Planning, node: Scan, wanted: Columns, used: Columns) -> str
     differ = f"NOT ({' AND '.join([both, *same])})"
     items = listed(f"r.{quoted(source[column])} AS {column.sql}" for column in ordered(wanted))
     images = f"SELECT explode(array({OLD}, {NEW})) AS r FROM {changed} WHERE {differ}"
-    return f"SELECT {items} FROM ({images}) WHERE r IS NOT NULL"
+    return f"SELECT {items} FROM {table(images)} WHERE r IS NOT NULL"
 
 
 def _same(column: Attribute, name: str) -> str:
@@ -66,7 +66,7 @@ def _filter(planning: Planning, node: Filter, wanted: Columns, used: Columns) ->
     kept = tuple(each for each in node.conditions if _costs_no_more(node.input, each, cost))
     read = frozenset(column for each in node.conditions for column in each.reads if column in node.columns)
     inner = wanted.union(*(each.reads for each in kept))
-    return f"SELECT {names(wanted)} FROM ({planning.touched(node.input, inner, used | read)}){where(kept)}"
+    return f"SELECT {names(wanted)} FROM {table(planning.touched(node.input, inner, used | read))}{where(kept)}"
 
 
 def _costs_no_more(node: Plan, condition: Expr, cost: Level) -> bool:
@@ -81,7 +81,7 @@ def _project(planning: Planning, node: Project, wanted: Columns, used: Columns) 
         return below & frozenset(read for column in columns for read in made[column].reads)
 
     items = listed(aliased(made[column].sql, column) for column in ordered(wanted))
-    return f"SELECT {items} FROM ({planning.touched(node.input, reads(wanted), reads(used))})"
+    return f"SELECT {items} FROM {table(planning.touched(node.input, reads(wanted), reads(used)))}"
 
 
 def _aggregate(planning: Planning, node: Aggregate, wanted: Columns, used: Columns) -> str:
@@ -116,7 +116,7 @@ def _in_partitions(planning: Planning, node: Plan, partition: Columns, wanted: C
         planning.note(Cost.EVERY_KEY, node)
         return f"SELECT {names(wanted)} FROM {planning.now(node)}"
     planning.note(Cost.PARTITIONS, node)
-    keys = f"(SELECT DISTINCT {names(partition)} FROM ({planning.touched(node, partition, read)}))"
+    keys = f"(SELECT DISTINCT {names(partition)} FROM {table(planning.touched(node, partition, read))})"
     rows = Keyed(node, keys, tuple((column, column.sql) for column in ordered(partition)))
     return f"SELECT {names(wanted)} FROM {planning.now(rows)}"
 
@@ -125,8 +125,9 @@ def _unnest(planning: Planning, node: Unnest, wanted: Columns, used: Columns) ->
     array = node.array.reads & frozenset(node.input.columns)
     own = {node.column}
     inner = planning.touched(node.input, (wanted - own) | array, (used - own) | array)
+    rows = f"SELECT *, explode({node.array.sql}) AS {node.column.sql} FROM {table(inner)}"
     # Elements that are in both states are more than needed, and do no harm.
-    return f"SELECT {names(wanted)} FROM (SELECT *, explode({node.array.sql}) AS {node.column.sql} FROM ({inner}))"
+    return f"SELECT {names(wanted)} FROM {table(rows)}"
 
 
 def _set_operation(planning: Planning, node: SetOperation, wanted: Columns, used: Columns) -> str:
@@ -138,7 +139,7 @@ def _set_operation(planning: Planning, node: SetOperation, wanted: Columns, used
             own = dict(zip(node.columns, side.columns, strict=True))
             inner = planning.touched(side, {own[column] for column in wanted}, {own[column] for column in compared})
             items = listed(aliased(own[column].sql, column) for column in ordered(wanted))
-            terms.append(f"SELECT {items} FROM ({inner})")
+            terms.append(f"SELECT {items} FROM {table(inner)}")
     return " UNION ALL ".join(terms)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.plan.nodes import Attribute, Equality, Expr, Join, OuterJoin, Plan
-from jobs.plan.render import conjunction, listed, names, where
+from jobs.plan.render import conjunction, listed, names, table, where
 from jobs.upkeep.equalities import Equalities
 from jobs.upkeep.levels import Level, level
 from jobs.upkeep.planning import Columns, Cost, Planning
@@ -91,10 +91,10 @@ def _term(
     missing = frozenset(column for column, same in known.items() if same is None)
     needed = _needed(planning, start, sides, kept, missing)
     shown = start.shown.union(*(available[side.node] for side in needed))
-    tables = [f"({start.touched(planning, start.shown)})"]
+    tables = [table(start.touched(planning, start.shown))]
     for side in needed:
         rows = side.both if side in later else side.now
-        tables.append(f"({rows(planning, available[side.node])})")
+        tables.append(table(rows(planning, available[side.node])))
     filters = [each for each in kept if each.reads <= shown]
     items = renamed(wanted, {column: same for column, same in known.items() if same is not None})
     return f"SELECT {items} FROM {', '.join(tables)}{where(filters)}"
@@ -182,7 +182,7 @@ def _outer_terms(planning: Planning, turn: _Turn, conditions: Sequence[Expr], wa
     start, other = turn.start, turn.other
     shown = other.shown if turn.both else other.want
     kept = [each for each in conditions if each.reads <= start.shown | shown]
-    touched = f"({start.touched(planning, start.shown)})"
+    touched = table(start.touched(planning, start.shown))
     of_other = wanted & frozenset(other.node.columns)
     of_start = wanted - of_other
     equal = Equalities(kept)
@@ -194,7 +194,7 @@ def _outer_terms(planning: Planning, turn: _Turn, conditions: Sequence[Expr], wa
         planning.note(Cost.FAN_OUT if any(isinstance(each, Equality) for each in kept) else Cost.EVERY_KEY, start.node)
         known = {}
         rows = (other.both if turn.both else other.now)(planning, shown)
-        pairs = f"{touched} JOIN ({rows}) ON {conjunction(kept)}"
+        pairs = f"{touched} JOIN {table(rows)} ON {conjunction(kept)}"
     yield f"SELECT {_items(wanted, known, frozenset())} FROM {pairs}"
     if turn.start_kept and of_other:
         yield f"SELECT {_items(wanted, {}, of_other)} FROM {touched}"

@@ -23,7 +23,7 @@ from jobs.plan.nodes import (
     inputs,
     outer_reads,
 )
-from jobs.plan.render import answer, conjunction, names
+from jobs.plan.render import answer, conjunction, names, table
 from jobs.plan.types import BOOL
 from jobs.upkeep.equalities import Equalities
 from jobs.upkeep.joins import renamed
@@ -71,7 +71,7 @@ def _by_flip(planning: Planning, node: Lookup, wanted: Columns) -> str:
     planning.note(Cost.EVERY_KEY_IF, node.query)
     now = answer(node, lambda relation: planning.tables.name(relation, State.NOW))
     was = answer(node, planning.name_before)
-    flipped = f"SELECT 1 FROM (SELECT {was} AS was, {now} AS now) WHERE NOT (was <=> now)"
+    flipped = f"SELECT 1 FROM {table(f'SELECT {was} AS was, {now} AS now')} WHERE NOT (was <=> now)"
     return f"SELECT {names(wanted)} FROM {planning.now(node.input)} WHERE EXISTS ({flipped})"
 
 
@@ -79,14 +79,14 @@ def _by_link(planning: Planning, node: Lookup, linked: Linked, wanted: Columns) 
     inside = frozenset(linked.core.columns)
     read = frozenset(column for each in linked.conditions for column in each.reads) & inside
     # All that the query reads of its rows matters, not only what links them.
-    inner = f"({planning.touched(linked.core, read, inside)})"
+    inner = table(planning.touched(linked.core, read, inside))
     equal = Equalities(linked.conditions)
     known = {column: same for column in wanted if (same := equal.known(column, read)) is not None}
     if known.keys() == wanted:
         return f"SELECT {renamed(wanted, known)} FROM {inner}"
     outer = frozenset(column for each in linked.conditions for column in each.reads) - inside
     planning.note(Cost.FAN_OUT, node.query)
-    rows = f"(SELECT {names(wanted | outer)} FROM {planning.now(node.input)})"
+    rows = table(f"SELECT {names(wanted | outer)} FROM {planning.now(node.input)}")
     return f"SELECT {names(wanted)} FROM {inner} JOIN {rows} ON {conjunction(linked.conditions)}"
 
 

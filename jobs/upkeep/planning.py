@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.plan.nodes import Attribute, Keyed, Plan, relations
-from jobs.plan.render import derived, names
+from jobs.plan.render import derived, names, table
 from jobs.upkeep.tables import State, Tables
 
 Columns = frozenset[Attribute]
@@ -73,7 +73,11 @@ class Planning:
         """The rule of last resort: the rows of both states compared, those of the touched values of `by` if any."""
         self.note(Cost.OLD_STATE, node)
         if by:
-            keys = f"(SELECT DISTINCT {names(by)} FROM ({self.touched(node, by, used)}))"
+            keys = f"(SELECT DISTINCT {names(by)} FROM {table(self.touched(node, by, used))})"
             node = Keyed(node, keys, tuple((column, column.sql) for column in sorted(by, key=lambda each: each.id)))
         was, now = (f"SELECT {names(used)} FROM {rows}" for rows in (self.was(node), self.now(node)))
-        return f"SELECT {names(wanted)} FROM (({was} EXCEPT ALL {now}) UNION ALL ({now} EXCEPT ALL {was}))"
+        gone, come = (
+            f"SELECT {names(wanted)} FROM {table(f'{one} EXCEPT ALL {other}')}"
+            for one, other in ((was, now), (now, was))
+        )
+        return f"{gone} UNION ALL {come}"

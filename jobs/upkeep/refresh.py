@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jobs.plan.nodes import Attribute, Keyed
-from jobs.plan.render import listed, names, render
+from jobs.plan.render import derived, listed, names, render, table
 from jobs.plan.view import ViewPlan
 from jobs.upkeep.affected import RULES
 from jobs.upkeep.choice import replaced_by
@@ -47,7 +47,7 @@ def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str]) -> Re
         return _whole(view, Planning(tables, frozenset(changed), RULES), planning.costs)
     return Refresh(
         by=by,
-        affected=f"SELECT DISTINCT {names(by)} FROM ({touched})",
+        affected=f"SELECT DISTINCT {names(by)} FROM {table(touched)}",
         narrowed=_narrowed(view, tables, by),
         full=_full(view, tables),
         before=frozenset(planning.before),
@@ -59,16 +59,16 @@ def _whole(view: ViewPlan, planning: Planning, costs: Mapping[str, Cost]) -> Ref
     touched = planning.touched(view.root, (), view.outputs)
     costs = dict.fromkeys(planning.changed, Cost.EVERY_KEY) | dict(costs)
     full, before = _full(view, planning.tables), frozenset(planning.before)
-    return Refresh((), f"SELECT * FROM ({touched}) LIMIT 1", None, full, before, costs)
+    return Refresh((), f"SELECT * FROM {table(touched)} LIMIT 1", None, full, before, costs)
 
 
 def _full(view: ViewPlan, tables: Tables) -> str:
     rows = render(view.root, lambda relation: tables.name(relation, State.NOW))
-    return f"SELECT {listed(column.sql for column in view.outputs)} FROM ({rows})"
+    return f"SELECT {listed(column.sql for column in view.outputs)} FROM {table(rows)}"
 
 
 def _narrowed(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...]) -> str:
     pairs = tuple((column, column.sql) for column in by)
     rows = Keyed(narrow(view.root, dict(pairs)), KEYS, pairs)
     shown = listed(column.sql for column in view.outputs)
-    return f"SELECT {shown} FROM ({render(rows, lambda relation: tables.name(relation, State.NOW))})"
+    return f"SELECT {shown} FROM {derived(rows, lambda relation: tables.name(relation, State.NOW))}"

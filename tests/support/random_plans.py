@@ -6,6 +6,7 @@ by all columns.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,7 +149,7 @@ class PlanMaker:
     def _join(self, depth: int) -> Plan:
         inputs = tuple(self._below(depth) for _ in range(self._rng.randint(2, 3)))
         columns = [column for each in inputs for column in each.columns]
-        conditions = [self._link(left.columns, right.columns) for left, right in zip(inputs, inputs[1:], strict=False)]
+        conditions = [self._link(left.columns, right.columns) for left, right in itertools.pairwise(inputs)]
         if self._rng.random() < 0.3:
             conditions.append(self._condition(columns))
         if self._rng.random() < 0.1:

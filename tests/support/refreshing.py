@@ -1,0 +1,81 @@
+"""A view's rows kept by refreshes alone, on Spark, over tables that are given as Python rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.plan.nodes import relations
+from jobs.plan.view import ViewPlan
+from jobs.upkeep.refresh import Refresh, plan_refresh
+from jobs.upkeep.tables import KEYS, State
+from jobs.upkeep.tables import Tables as Names
+from tests.support.random_plans import TABLES, Row, Tables
+
+Bag = Counter[Row]
+
+
+class Refreshed:
+    """One view over the tables of random_plans."""
+
+    def __init__(self, spark: SparkSession, view: ViewPlan, tables: Tables) -> None:
+        self._spark = spark.newSession()
+        self._view = view
+        self._names = Names(relations(view.root))
+        self._tables = tables
+        self.rows = self.answer(tables)
+        self.affected = 0
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """What it reads."""
+        return self._names.relations
+
+    def answer(self, tables: Tables) -> Bag:
+        """All of the view's rows, computed anew."""
+        self._show(tables, State.NOW)
+        return _bag(self._spark.sql(plan_refresh(self._view, self._names, self.relations).full))
+
+    def refresh(self, after: Tables) -> Refresh | None:
+        """Bring the rows up to date by what changed alone; None where nothing did."""
+        before, self._tables = self._tables, after
+        changed = [name for name in self.relations if before[name] != after[name]]
+        if not changed:
+            return None
+        plan = plan_refresh(self._view, self._names, changed)
+        self._show(after, State.NOW)
+        self._show(before, State.BEFORE)
+        for name in changed:
+            self._show_changed(name, before[name], after[name])
+        affected = self._spark.sql(plan.affected).localCheckpoint()
+        keys = set(_bag(affected))
+        self.affected += len(keys)
+        if plan.narrowed is None:
+            self.rows = _bag(self._spark.sql(plan.full)) if keys else self.rows
+            return plan
+        affected.createOrReplaceTempView(KEYS)
+        by = [self._view.outputs.index(column) for column in sorted(plan.by, key=lambda column: column.id)]
+        kept = Counter({row: n for row, n in self.rows.items() if tuple(row[at] for at in by) not in keys})
+        self.rows = kept + _bag(self._spark.sql(plan.narrowed))
+        return plan
+
+    def _show(self, tables: Tables, state: State) -> None:
+        for name in self.relations:
+            frame = self._spark.createDataFrame(list(tables[name].values()), _schema(name))
+            frame.createOrReplaceTempView(self._names.name(name, state))
+
+    def _show_changed(self, name: str, before: dict[Row, Row], after: dict[Row, Row]) -> None:
+        keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+        rows = [(before.get(key), after.get(key)) for key in keys]
+        struct = ", ".join(f"{column}: {type_.spark}" for column, type_ in TABLES[name])
+        frame = self._spark.createDataFrame(rows, f"o struct<{struct}>, n struct<{struct}>")
+        frame.createOrReplaceTempView(self._names.name(name, State.CHANGED))
+
+
+def _schema(name: str) -> str:
+    return ", ".join(f"{column} {type_.spark}" for column, type_ in TABLES[name])
+
+
+def _bag(frame: DataFrame) -> Bag:
+    return Counter(tuple(row) for row in frame.collect())
