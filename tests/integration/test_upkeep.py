@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.support.random_plans import PlanMaker, changed, random_tables
 from tests.support.refreshing import Refreshed
 
-SEEDS = int(os.environ.get("AFTERIMAGE_UPKEEP_SEEDS", "16"))
+SEEDS = int(os.environ.get("AFTERIMAGE_UPKEEP_SEEDS", "8"))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
