@@ -84,6 +84,11 @@ bench-capture: $(READY) ## capture side by side with Debezium, about half an hou
 	@$(BIN)/python -m bench.capture
 	@$(BIN)/python -m bench.plot
 
+bench-apply: $(READY) ## apply side by side with Structured Streaming and MERGE; WORKS='changes_1k ..' for some
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r config/requirements/bench.txt
+	@$(BIN)/python -m bench.apply $(WORKS)
+	@$(BIN)/python -m bench.apply.plot
+
 compare-debezium: $(READY) ## the same changes captured by Debezium and by Afterimage, compared event by event
 	@$(BIN)/python -m bench.compare
 

@@ -37,8 +37,8 @@ class Pipeline:
     config: Path
 
     @staticmethod
-    def prepared(bench: Bench, name: str, database: str, *tables: str) -> Pipeline:
-        """With its roles and its publication, for tables given as the configuration would."""
+    def prepared(bench: Bench, name: str, database: str, *tables: str, **sections: Any) -> Pipeline:
+        """With its roles and its publication, for tables and other sections given as the configuration would."""
         at = bench.postgres
         source = Source(
             host=at.host,
@@ -50,11 +50,16 @@ class Pipeline:
             admin=Role(user=at.user or "", password=at.password),
         )
         data = bench.folder / name
-        settings = Settings(pipeline=name, source=source, data=data, kafka=Kafka(bootstrap=bench.kafka.address))
+        kafka = Kafka(bootstrap=bench.kafka.address)
+        settings = Settings(pipeline=name, source=source, data=data, kafka=kafka, **sections)
         fix(settings)
-        config = bench.folder / f"{name}.yml"
-        config.write_text(json.dumps(_plain(settings)))
-        return Pipeline(bench, settings, config)
+        pipeline = Pipeline(bench, settings, bench.folder / f"{name}.yml")
+        pipeline.write(pipeline.config, settings)
+        return pipeline
+
+    def write(self, path: Path, settings: Settings) -> None:
+        """As a configuration file."""
+        path.write_text(json.dumps(_plain(settings)))
 
     def take_snapshot(self) -> None:
         """Capture until the first boundary, then stop: what a catch-up begins with."""

@@ -87,13 +87,17 @@ def plot(results: dict[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def between(page: str, begin: str, end: str, text: str) -> str:
+    """The page with this text between its two markers."""
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + text + end + after
+
+
 def main() -> None:
     """Write both."""
     results = json.loads(RESULTS.read_text())
-    page = PAGE.read_text()
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    PAGE.write_text(before + _BEGIN + table(results) + _END + after)
+    PAGE.write_text(between(PAGE.read_text(), _BEGIN, _END, table(results)))
     plot(results, PICTURE)
 
 

@@ -23,6 +23,11 @@ def peak_mb(pid: int) -> float:
     return int(found[1]) / 1024
 
 
+def forget_peak(pid: int) -> None:
+    """Count the peak from what it holds now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
 def children(pid: int) -> list[int]:
     """The processes that it started."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
