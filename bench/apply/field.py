@@ -75,9 +75,14 @@ def field(bench: Bench, tables: int, rows: int, sides: Iterable[str], **sections
     with bench.connect(database) as connection:
         for statement in (each for table in called for each in filled(table, rows)):
             connection.execute(statement.encode())
-    sections = {"apply": Apply(master=MASTER), "delta": Delta(path=str(bench.folder / "delta")), **sections}
+    (bench.folder / "none").mkdir(exist_ok=True)
+    own = {
+        "apply": Apply(master=MASTER),
+        "delta": Delta(path=str(bench.folder / "delta")),
+        "views": bench.folder / "none",
+    }
     name = f"a{secrets.token_hex(3)}"
-    pipeline = Pipeline.prepared(bench, name, database, *(f"public.{table}" for table in called), **sections)
+    pipeline = Pipeline.prepared(bench, name, database, *(f"public.{table}" for table in called), **{**own, **sections})
     with ExitStack() as stack:
         stack.callback(bench.drop_database, database)
         stack.enter_context(pipeline.running())

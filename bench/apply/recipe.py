@@ -7,12 +7,15 @@ query a table: parse, the last event per key, MERGE in foreachBatch, and Delta's
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from delta import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,6 +33,8 @@ _AFTER = ", ".join(
     f"{name} {kind if kind in ('bigint', 'int', 'boolean') else 'string'}"
     for name, kind in COLUMNS.items()
 )
+# While it is paused, no request shall seem to have been lost.
+_PATIENCE = {"kafka.request.timeout.ms": "3600000", "kafka.default.api.timeout.ms": "3600000"}
 _EVENT = f"op string, after struct<{_AFTER}>"
 
 
@@ -52,7 +57,12 @@ class Mirror:
         fields = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
         self.spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{self.folder / 'table'}` ({fields}) USING delta")
         topic = topic_name(self.settings.pipeline, "public", self.table)
-        options = {**source_options(self.settings.kafka), "subscribe": topic, "startingOffsets": "earliest"}
+        options = {
+            **source_options(self.settings.kafka),
+            **_PATIENCE,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
         stream = self.spark.readStream.format("kafka").options(**options).load()
         writer = stream.writeStream.foreachBatch(self._merge).option("checkpointLocation", str(self.checkpoint))
         return (writer.trigger(availableNow=True) if once else writer).start()
@@ -92,6 +102,15 @@ def _scan(settings: Settings, spark: SparkSession, table: str) -> None:
     spark.read.format("kafka").options(**options).load().agg(F.sum(F.length("value"))).collect()
 
 
+def _watch(query: StreamingQuery) -> None:
+    """A query that fails is the end."""
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        sys.stderr.write(f"{error}\n")
+        os._exit(1)
+
+
 def main() -> None:
     """Keep the tables until told to stop."""
     parser = argparse.ArgumentParser()
@@ -102,7 +121,8 @@ def main() -> None:
     settings = load_settings(arguments.config)
     spark = spark_session(settings, "recipe")
     for table in arguments.tables:
-        Mirror(settings, spark, table, arguments.folder / table).start()
+        query = Mirror(settings, spark, table, arguments.folder / table).start()
+        threading.Thread(target=_watch, args=(query,), daemon=True).start()
     for line in sys.stdin:
         match line.split():
             case ["rebuild", table, name]:

@@ -67,7 +67,7 @@ class Side(ABC):
         """Look until all of them have got there."""
         deadline = time.monotonic() + _WAIT_S
         while not all(self.look(table).has_reached(ends) for table, ends in wanted.items()):
-            assert self.process.poll() is None, f"{self.name} has ended; see its log in {self.pipeline.bench.folder}"
+            assert self.process.poll() is None, self._end()
             assert time.monotonic() < deadline, f"{self.name} does not get there"
             time.sleep(_LOOK_S)
 
@@ -87,7 +87,7 @@ class Side(ABC):
         output: IO[str] | None = self.process.stdout
         assert output is not None
         line = output.readline()
-        assert line, f"{self.name} has ended; see its log in {self.pipeline.bench.folder}"
+        assert line, self._end()
         return line.strip()
 
     def forget_peak(self) -> None:
@@ -102,6 +102,8 @@ class Side(ABC):
 
     def stop(self) -> None:
         """End it."""
+        if self.process.poll() is not None:
+            return
         self.go()
         self.ask("stop")
         try:
@@ -110,9 +112,16 @@ class Side(ABC):
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
+    def _end(self) -> str:
+        """What it said last."""
+        return f"{self.name} has ended: {self._log.read_text()[-3000:]}"
+
+    @property
+    def _log(self) -> Path:
+        return self.pipeline.bench.folder / f"{self.name}-{self.pipeline.settings.pipeline}.log"
+
     def _start(self) -> subprocess.Popen[str]:
-        path = self.pipeline.bench.folder / f"{self.name}-{self.pipeline.settings.pipeline}.log"
-        with path.open("ab") as log:
+        with self._log.open("ab") as log:
             return subprocess.Popen(
                 self._argv(),
                 stdin=subprocess.PIPE,
