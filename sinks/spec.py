@@ -40,13 +40,21 @@ class Concealed:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table, and the offset in an SQL text at which it is named."""
+
+    schema: str
+    table: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class ViewSpec:
     """`postgres_sql` is what the view must equal; `spark_sql` selects the same from a temp view `changes`.
 
     A query has no `schema`, `table`, `key_source`, `spark_sql`: its `plan` (jobs.plan.view.ViewPlan) says all of that.
     What Postgres answers in the `concealed` columns is concealed before it is compared. `key_source` are the table's
-    primary-key columns that the view's `key` columns project, one to one. `table_at` is where `postgres_sql` names the
-    table.
+    primary-key columns that the view's `key` columns project, one to one. `named` is where `postgres_sql` names tables.
     """
 
     name: str
@@ -62,7 +70,7 @@ class ViewSpec:
     fingerprint: str
     file: str | None = None
     concealed: Mapping[str, Concealed] = field(default_factory=dict)
-    table_at: int | None = None
+    named: tuple[NamedTable, ...] = ()
     stopped: Trouble | None = None
     """Why its table is not followed any more, if so: the view stays as it is."""
     reads: frozenset[str] | None = None

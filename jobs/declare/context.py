@@ -1,4 +1,4 @@
-"""What translating one expression needs: where names resolve, which rule a node has, and how to refuse.
+"""What translating one expression needs: which rule a node has, and how to refuse.
 
 In: a sqlglot node. Out: a Typed Spark expression, or a ConfigError at the node's place. Keeps true: a node without a
 rule, or with a part that its rule does not know, is refused by name; nothing passes through untranslated.
@@ -7,7 +7,7 @@ rule, or with a part that its rule does not know, is refused by name; nothing pa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from sqlglot import exp
@@ -15,31 +15,12 @@ from sqlglot import exp
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from jobs.declare.source import Source
-from jobs.identifiers import identifier
-from jobs.plan.types import Type, Typed
+from jobs.plan.types import Typed
 
 UNSUPPORTED: Final = "VIEW_UNSUPPORTED"
 UNKNOWN_TABLE: Final = "VIEW_UNKNOWN_TABLE"
 UNKNOWN_COLUMN: Final = "VIEW_UNKNOWN_COLUMN"
 ROW_WISE: Final = "views are row-wise for now: each row comes from one row of one table; leave it to the reader's query"
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeColumn:
-    """A column of the table in FROM: its name in Delta, its type, and the rule that conceals it, if any."""
-
-    delta: str
-    type: Type
-    rule: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The one table in FROM: the words that may qualify a column, and its columns by Postgres name."""
-
-    qualifiers: frozenset[tuple[str, ...]]
-    table: str
-    columns: Mapping[str, ScopeColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +34,27 @@ class Rule:
 
 @dataclass(slots=True)
 class Context:
-    """One view's translation; `used` collects the columns it reads."""
+    """How the nodes of one query are translated. `known` may have the answer to a whole expression already."""
 
     source: Source
-    scope: Scope
     rules: Mapping[type[exp.Expr], Rule]
     functions: Mapping[str, Rule]
-    used: set[str] = field(default_factory=set)
+    known: Callable[[exp.Expr], Typed | None] | None = None
+    beyond: str = ROW_WISE
+    """What to do about an aggregate, a window function or a subquery that cannot stand where it does."""
 
     def translate(self, node: exp.Expr) -> Typed:
         """The Spark expression of a node."""
+        found = self.known(node) if self.known is not None else None
+        if found is not None:
+            return found
         rule = self._rule(node)
         for part, value in node.args.items():
+            if part in rule.parts:
+                continue
             if isinstance(value, exp.Query):
                 raise self._unknown(value)
-            if part not in rule.parts and value not in (None, False, []):
+            if value not in (None, False, []):
                 hint = f"its part `{part}` has no exact translation"
                 raise self.refuse(node, f"{rule.word} is not supported in this form in views", hint)
         return rule.translate(self, node)
@@ -75,30 +62,6 @@ class Context:
     def part(self, node: exp.Expr, name: str = "this") -> Typed:
         """The translation of one of a node's arguments."""
         return self.translate(node.args[name])
-
-    def column(self, node: exp.Column) -> Typed:
-        """A reference to a column of the table."""
-        self.check_qualifier(node)
-        name = identifier(node.this)
-        found = self.scope.columns.get(name)
-        if found is None:
-            hint = suggestion(name, self.scope.columns, what=f"columns of {self.scope.table}")
-            raise self.error(node.this, f"table {self.scope.table} has no column {name}", hint, UNKNOWN_COLUMN)
-        if found.rule is not None and not _only_shown(node):
-            raise self.refuse(
-                node,
-                f"column {name} arrives concealed ({found.rule}), so nothing can be computed from it",
-                "select it as it is, or test it with IS NULL; or take its rule out of source.columns",
-            )
-        self.used.add(name)
-        return Typed(quote_column(found.delta), found.type, column=name)
-
-    def check_qualifier(self, node: exp.Column) -> None:
-        """What stands before a column's dot must be the table in FROM."""
-        qualifier = tuple(identifier(node.args[part]) for part in ("catalog", "db", "table") if node.args.get(part))
-        if qualifier and qualifier not in self.scope.qualifiers:
-            words = " or ".join(sorted(".".join(each) for each in self.scope.qualifiers))
-            raise self.error(node, f"unknown table {'.'.join(qualifier)}", f"here it is called {words}", UNKNOWN_TABLE)
 
     def refuse(self, node: exp.Expr, message: str, hint: str) -> ConfigError:
         """The error that a node has no exact translation."""
@@ -126,11 +89,11 @@ class Context:
         """How a node without a rule is called, and the remedy."""
         written = self._written(node)
         if isinstance(node, exp.Window):
-            return "a window function", ROW_WISE
+            return "a window function", self.beyond
         if isinstance(node, exp.AggFunc):
-            return f"the aggregate {written}", ROW_WISE
+            return f"the aggregate {written}", self.beyond
         if isinstance(node, (exp.Subquery, exp.Exists, exp.Query)):
-            return "a subquery", ROW_WISE
+            return "a subquery", self.beyond
         words = self._words()
         if isinstance(node, exp.Anonymous):
             return f"the function {written}", suggestion(written, words, what="functions")
@@ -150,7 +113,7 @@ class Context:
         return sorted({rule.word.removesuffix("()") for rule in rules if rule.word.endswith("()")})
 
 
-def _only_shown(node: exp.Column) -> bool:
+def only_shown(node: exp.Column) -> bool:
     """Whether a column is an output as it stands, or only tested for NULL: what its values are does not matter."""
     above = node.parent
     if isinstance(above, exp.Is):

@@ -21,6 +21,7 @@ from sinks.spec import SinkOptions
 CODE: Final = "VIEW_HEADER"
 SINKS: Final = ("delta", "search", "cache")
 VALUES: Final = ("json", "hash")
+REFRESHES: Final = ("auto", "full", "incremental")
 
 _COMMENT = re.compile(r"^[ \t]*--(.*)$")
 _WORD = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*:(.*)$")
@@ -44,6 +45,8 @@ class Header:
     key: tuple[str, ...] | None
     sinks: tuple[SinkOptions, ...]
     description: str | None
+    refresh: str = "auto"
+    max_affected: float | None = None
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
@@ -63,8 +66,20 @@ def read_header(source: Source, before: int) -> Header:
         key=_key(source, entries["key"]) if "key" in entries else None,
         sinks=_sinks(source, entries),
         description=entries["description"].value if "description" in entries else None,
+        refresh=entries["refresh"].value if "refresh" in entries else "auto",
+        max_affected=_share(entries["max_affected"].value) if "max_affected" in entries else None,
         entries=entries,
     )
+
+
+def check_row_wise(source: Source, header: Header) -> None:
+    """A row-wise view has nothing to choose: each change costs one row."""
+    for word in ("refresh", "max_affected"):
+        entry = header.entries.get(word)
+        if entry is not None and entry.value not in ("auto", "incremental"):
+            raise _error(
+                source, entry, f"`{word}` says nothing of a view over the rows of one table", "remove the line"
+            )
 
 
 def _entries(source: Source, before: int) -> list[Entry]:
@@ -163,6 +178,24 @@ def _check_mapping(source: Source, entry: Entry) -> None:
         raise _value_error(source, entry, "the mapping is not a JSON object", hint)
 
 
+def _check_refresh(source: Source, entry: Entry) -> None:
+    if entry.value not in REFRESHES:
+        hint = f"write one of {', '.join(REFRESHES)}"
+        raise _value_error(source, entry, f"unknown way to refresh `{entry.value}`", hint)
+
+
+def _check_share(source: Source, entry: Entry) -> None:
+    if _share(entry.value) is None:
+        hint = "write -- max_affected: 20%"
+        raise _value_error(source, entry, "the most keys that may be refreshed one by one are a percentage", hint)
+
+
+def _share(value: str) -> float | None:
+    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%", value)
+    found = float(match[1]) / 100 if match else None
+    return found if found is not None and found <= 1 else None
+
+
 def _check_text(source: Source, entry: Entry) -> None:
     if not entry.value:
         raise _value_error(source, entry, f"`{entry.word}` says nothing", "write something, or remove the line")
@@ -172,6 +205,8 @@ _WORDS: Final[Mapping[str, Callable[[Source, Entry], None]]] = {
     "key": _check_text,
     "sinks": _check_sinks,
     "description": _check_text,
+    "refresh": _check_refresh,
+    "max_affected": _check_share,
     "cache.key": _check_pattern,
     "cache.ttl": _check_ttl,
     "cache.value": _check_value,

@@ -15,6 +15,7 @@ from sqlglot import exp
 from cdc.errors import ConfigError
 from jobs.declare.context import Context, quote_column
 from jobs.declare.literals import settle
+from jobs.declare.row import Row
 from jobs.identifiers import identifier
 from jobs.plan.types import Family, Typed
 
@@ -32,9 +33,9 @@ class Output:
     node: exp.Expr
 
 
-def outputs(context: Context, nodes: Sequence[exp.Expr]) -> tuple[Output, ...]:
+def outputs(context: Context, row: Row, nodes: Sequence[exp.Expr]) -> tuple[Output, ...]:
     """The outputs of a select list."""
-    found = tuple(output for node in nodes for output in _outputs(context, node))
+    found = tuple(output for node in nodes for output in _outputs(context, row, node))
     seen: set[str] = set()
     for output in found:
         if output.name in seen:
@@ -49,7 +50,13 @@ def is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _outputs(context: Context, node: exp.Expr) -> Iterator[Output]:
+def star_span(node: exp.Expr) -> tuple[int, int]:
+    """Where `*` or `table.*` begins and ends."""
+    places = [each.meta for each in node.walk() if "start" in each.meta]
+    return min(place["start"] for place in places), max(place["end"] for place in places)
+
+
+def _outputs(context: Context, row: Row, node: exp.Expr) -> Iterator[Output]:
     if not is_star(node):
         yield _output(context, node)
         return
@@ -57,9 +64,9 @@ def _outputs(context: Context, node: exp.Expr) -> Iterator[Output]:
     if any(star.args.values()):
         raise context.refuse(node, "only a plain * is supported in views", "name the columns")
     if isinstance(node, exp.Column):
-        context.check_qualifier(node)
-    for name, column in context.scope.columns.items():
-        context.used.add(name)
+        row.check_qualifier(context, node)
+    for name, column in row.columns.items():
+        row.used.add(name)
         yield Output(name, Typed(quote_column(column.delta), column.type, column=name), name, node)
 
 

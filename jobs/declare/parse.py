@@ -46,8 +46,16 @@ _KNOWN: Final = frozenset({"expressions", "from_", "where", "kind"})
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """A view's query, and its tokens without comments."""
+
+    root: exp.Query
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
-    """The parts of a view's SELECT. `table` is its FROM item, `tokens` the statement without comments."""
+    """The parts of a row-wise SELECT. `table` is its FROM item, `tokens` the statement without comments."""
 
     table: exp.Table
     outputs: tuple[exp.Expr, ...]
@@ -55,11 +63,21 @@ class Select:
     tokens: tuple[Token, ...]
 
 
-def parse_select(source: Source) -> Select:
-    """The view's SELECT, or the error at its place."""
+def parse_statement(source: Source) -> Statement:
+    """The view's query, or the error at its place."""
     tokens = _tokens(source)
     _check_tokens(source, tokens)
     root = _tree(source, tokens)
+    check_precedence(source, root)
+    return Statement(root, tokens)
+
+
+def parse_select(source: Source) -> Select:
+    """The view's row-wise SELECT, or the error at its place."""
+    tokens = _tokens(source)
+    _check_tokens(source, tokens)
+    _check_start(source, tokens)
+    root = _one_select(source, _tree(source, tokens), tokens)
     _check_clauses(source, root, tokens)
     table = _table(source, root, tokens)
     if not root.expressions:
@@ -67,6 +85,20 @@ def parse_select(source: Source) -> Select:
     check_precedence(source, root)
     where = root.args.get("where")
     return Select(table, tuple(root.expressions), where.this if where else None, tokens)
+
+
+def is_row_wise(root: exp.Query) -> bool:
+    """Whether a query may be one that makes each row from one row of one table."""
+    if not isinstance(root, exp.Select) or any(value for name, value in root.args.items() if name not in _KNOWN):
+        return False
+    table = root.args.get("from_")
+    nested = (exp.Query, exp.Window, exp.AggFunc, exp.Filter, exp.JSONArrayAgg, exp.JSONObjectAgg)
+    if table is None or not isinstance(table.this, exp.Table) or any(table.this.args.get(part) for part in _ITEM_PARTS):
+        return False
+    return not any(isinstance(node, nested) for node in root.walk() if node is not root)
+
+
+_ITEM_PARTS: Final = ("joins", "sample", "only")
 
 
 def _tokens(source: Source) -> tuple[Token, ...]:
@@ -91,11 +123,6 @@ def _check_tokens(source: Source, tokens: Sequence[Token]) -> None:
     """What the parser would pass over in silence."""
     if not tokens:
         raise source.error(0, "the file holds no SELECT", _ONE_SELECT, code=SQL)
-    if tokens[0].token_type is not TokenType.SELECT:
-        named = {"WITH": ROW_WISE, "(": _ONE_SELECT}
-        word = tokens[0].text.upper()
-        hint = named.get(word, _ONE_SELECT)
-        raise _at(source, tokens[0], f"a view cannot begin with {word}", hint, UNSUPPORTED)
     for token, following in itertools.pairwise(tokens):
         if token.token_type is TokenType.SEMICOLON:
             raise _at(source, following, "the file holds more than one statement", _ONE_SELECT, SQL)
@@ -105,12 +132,26 @@ def _check_tokens(source: Source, tokens: Sequence[Token]) -> None:
             raise _at(source, following, "string literals side by side", "write one literal, or ||", UNSUPPORTED)
 
 
-def _tree(source: Source, tokens: Sequence[Token]) -> exp.Select:
+def _check_start(source: Source, tokens: Sequence[Token]) -> None:
+    if tokens[0].token_type is not TokenType.SELECT:
+        named = {"WITH": ROW_WISE, "(": _ONE_SELECT}
+        word = tokens[0].text.upper()
+        hint = named.get(word, _ONE_SELECT)
+        raise _at(source, tokens[0], f"a view cannot begin with {word}", hint, UNSUPPORTED)
+
+
+def _tree(source: Source, tokens: Sequence[Token]) -> exp.Query:
     try:
         # Without what follows the last token: a comment after the semicolon would count as a statement.
         root = sqlglot.parse_one(source.text[: tokens[-1].end + 1], read="postgres")
     except ParseError as error:
         raise _parse_error(source, error) from error
+    if not isinstance(root, exp.Query):
+        raise source.error(0, "this is not a SELECT", _ONE_SELECT, code=SQL)
+    return root
+
+
+def _one_select(source: Source, root: exp.Query, tokens: Sequence[Token]) -> exp.Select:
     if isinstance(root, exp.SetOperation):
         word = type(root).__name__.upper()
         message = f"{word} is not supported yet in views"

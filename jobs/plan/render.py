@@ -137,10 +137,26 @@ def answer(node: Lookup, name_of: NameOf) -> str:
         case LookupKind.EXISTS:
             return f"EXISTS {query}"
         case LookupKind.IN:
-            arguments = ", ".join(each.sql for each in node.arguments)
-            return f"(({arguments}) IN {query})"
+            return among(node, name_of)
         case LookupKind.SCALAR:
             return query
+
+
+def among(node: Lookup, name_of: NameOf) -> str:
+    """IN as EXISTS: beside a row, Spark's own IN is false where it should be NULL."""
+    table_ = derived(node.query, name_of)
+    pairs = list(zip(node.arguments, node.query.columns, strict=True))
+    same = " AND ".join(f"({argument.sql} = {column.sql})" for argument, column in pairs)
+    found = f"EXISTS (SELECT {ONE} FROM {table_} WHERE {same})"
+    if node.strict:
+        return found
+    unknown = f"EXISTS (SELECT {ONE} FROM {table_} WHERE ({same}) IS NULL)"
+    if len(pairs) == 1:
+        ((argument, column),) = pairs
+        # The same, without comparing each with each.
+        of_null = f"EXISTS (SELECT {ONE} FROM {table_} WHERE {column.sql} IS NULL)"
+        unknown = f"{of_null} OR (({argument.sql}) IS NULL AND EXISTS (SELECT {ONE} FROM {table_}))"
+    return f"(CASE WHEN {found} THEN TRUE WHEN {unknown} THEN NULL ELSE FALSE END)"
 
 
 def _set_operation(node: SetOperation, name_of: NameOf) -> str:

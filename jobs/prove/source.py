@@ -95,10 +95,11 @@ class SourceCut:
         return self.privacy.treatment(column, rule).conceal
 
     def _sql(self, spec: ViewSpec) -> str:
-        """The view's SQL over the table itself, as the log has it: inheriting tables are others."""
-        sql, at = spec.postgres_sql, spec.table_at
-        if at is not None and self.connection.execute(_INHERITED, (spec.schema, spec.table)).fetchone():
-            sql = f"{sql[:at]}ONLY {sql[at:]}"
+        """The view's SQL over the tables themselves, as the log has them: inheriting tables are others."""
+        sql = spec.postgres_sql
+        for named in sorted(spec.named, key=lambda each: each.at, reverse=True):
+            if self.connection.execute(_INHERITED, (named.schema, named.table)).fetchone():
+                sql = f"{sql[: named.at]}ONLY {sql[named.at :]}"
         # The line break ends a comment on the last line.
         return sql.strip().rstrip(";") + "\n"
 

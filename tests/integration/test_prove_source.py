@@ -22,7 +22,7 @@ from cdc.settings import Settings
 from jobs.declare import mirror_spec
 from jobs.prove.source import SourceCut, source_at_lsn
 from jobs.tables import TableInfo
-from sinks.spec import Kind, ViewSpec
+from sinks.spec import Kind, NamedTable, ViewSpec
 from tests.support.servers import Database, PostgresServer, fresh_database
 from tests.support.source import prepared_source
 from tests.support.wait import wait_until
@@ -52,7 +52,10 @@ def admin(settings: Settings) -> psycopg.Connection[Any]:
 
 def test_a_view_reads_the_table_and_not_what_inherits_from_it(ledger: Settings) -> None:
     table = mirror_spec(table_info(ledger))
-    rowwise = replace(view("SELECT id FROM public.ledger WHERE id > 0", "id"), table_at=len("SELECT id FROM "))
+    rowwise = replace(
+        view("SELECT id FROM public.ledger WHERE id > 0", "id"),
+        named=(NamedTable("public", "ledger", len("SELECT id FROM ")),),
+    )
     with admin(ledger) as connection:
         connection.execute("INSERT INTO public.ledger VALUES (1)")
         connection.execute("CREATE TABLE public.closed () INHERITS (public.ledger)")
