@@ -1,6 +1,7 @@
 """Capture killed (SIGKILL) hundreds of times under load: after each, the topics are the tables, and the chain is whole.
 
-KILLS, SEED: how many, and which moments. Writes bench/results/kills.json; exit 1 on any difference.
+KILLS, SEED: after how many to compare (those killed again in their start come on top), and which moments. Writes
+bench/results/kills.json; exit 1 on any difference.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> int:
         catch_up(made, log)
         copies = Copies(made.settings)
         # Whoever loses patience gets what there is so far.
-        while kills < wanted and not found and not stopped.is_set():
+        while rounds < wanted and not found and not stopped.is_set():
             rounds += 1
             with Load(made.settings, random.getrandbits(32), pause_s=0.0005) as load:
                 while True:
@@ -61,7 +62,8 @@ def main() -> int:
             catch_up(made, log)
             recovered.append(time.monotonic() - killed_s)
             found = copies.differences()
-            say(f"{kills} kills, {transactions} transactions, {copies.records} records: {found or 'equal'}")
+            done = f"{kills} kills, {rounds} comparisons, {transactions} transactions, {copies.records} records"
+            say(f"{done}: {found or 'equal'}")
         log.close()
     result: dict[str, Any] = {
         "kills": kills,
