@@ -144,6 +144,8 @@ def _set_operation(planning: Planning, node: SetOperation, wanted: Columns, used
 
 
 def _limit(planning: Planning, node: Limit, wanted: Columns, used: Columns) -> str:
+    if not wanted:
+        return planning.touched(node.input, (), node.columns)
     return planning.difference(node, wanted, used)
 
 
