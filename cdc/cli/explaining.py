@@ -8,6 +8,7 @@ from typing import Any
 from rich.markup import escape
 from rich.syntax import Syntax
 
+from cdc.cli import explaining_queries as queries
 from cdc.cli.screen import out
 from cdc.cli.views import named_views
 from cdc.settings import Settings
@@ -20,37 +21,72 @@ def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:
     if as_json:
         out.print_json(json.dumps(_as_dict(spec)))
         return 0
+    if spec.kind is Kind.QUERY:
+        _show_query(spec)
+    else:
+        _show_row_wise(spec)
+    _show_sql(spec)
+    return 0
+
+
+def _show_query(spec: ViewSpec) -> None:
+    out.print(f"view [bold]{escape(spec.name)}[/]")
+    out.print(f"  from     {escape(', '.join(spec.relations))}", soft_wrap=True)
+    for line in queries.lines(spec):
+        out.print(f"  {escape(line)}", soft_wrap=True)
+    _show_sinks(spec)
+    out.print("  computed in full when: the file or a table's columns change, too many keys are affected, on `rebuild`")
+
+
+def _show_row_wise(spec: ViewSpec) -> None:
     mode = "mirror of a table" if spec.kind is Kind.MIRROR else "incremental, row by row"
     out.print(f"view [bold]{escape(spec.name)}[/]: {mode}")
     out.print(f"  from     {escape(spec.schema)}.{escape(spec.table)}", soft_wrap=True)
     out.print(f"  key      {escape(', '.join(spec.key))}   the images of {escape(', '.join(spec.key_source))}")
+    _show_sinks(spec)
+    out.print(
+        f"  a change in {escape(spec.table)} -> its row is computed anew; a row that leaves the filter is deleted"
+    )
+    out.print("  loaded anew when: the file or the table's columns change, its store was lost, or on `rebuild`")
+
+
+def _show_sinks(spec: ViewSpec) -> None:
     for sink in spec.sinks:
         options = "".join(f", {name}={value}" for name, value in sink.options.items())
         out.print(f"  sink     {sink.name}{escape(options)}", soft_wrap=True)
     if spec.file is not None:
         out.print(f"  file     {escape(spec.file)}", soft_wrap=True)
-    out.print(
-        f"  a change in {escape(spec.table)} -> its row is computed anew; a row that leaves the filter is deleted"
-    )
-    out.print("  loaded anew when: the file or the table's columns change, its store was lost, or on `rebuild`")
+
+
+def _show_sql(spec: ViewSpec) -> None:
     out.print("  in Postgres:")
     out.print(Syntax(spec.postgres_sql.strip(), "sql", word_wrap=True, background_color="default"))
     if spec.kind is not Kind.MIRROR:
         out.print("  in Spark:")
-        out.print(Syntax(spec.spark_sql.strip(), "sql", word_wrap=True, background_color="default"))
-    return 0
+        out.print(Syntax(_spark_sql(spec), "sql", word_wrap=True, background_color="default"))
+
+
+def _spark_sql(spec: ViewSpec) -> str:
+    if spec.kind is not Kind.QUERY:
+        return spec.spark_sql.strip()
+    return queries.spark_sql(spec)
 
 
 def _as_dict(spec: ViewSpec) -> dict[str, Any]:
-    return {
+    about = {
         "view": spec.name,
-        "mode": "mirror" if spec.kind is Kind.MIRROR else "incremental",
-        "table": f"{spec.schema}.{spec.table}",
         "key": list(spec.key),
-        "key_source": list(spec.key_source),
         "columns": list(spec.columns),
         "sinks": [{"sink": sink.name, **sink.options} for sink in spec.sinks],
         "postgres_sql": spec.postgres_sql,
-        "spark_sql": spec.spark_sql,
+        "spark_sql": _spark_sql(spec),
         "file": spec.file,
+    }
+    if spec.kind is Kind.QUERY:
+        return {**about, "relations": list(spec.relations), **queries.described(spec)}
+    return {
+        **about,
+        "mode": "mirror" if spec.kind is Kind.MIRROR else "incremental",
+        "table": f"{spec.schema}.{spec.table}",
+        "key_source": list(spec.key_source),
     }
