@@ -8,7 +8,7 @@ so a key from the side of an outer join that may be NULL is not pushed into that
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from jobs.plan.nodes import (
     Aggregate,
@@ -30,12 +30,24 @@ from jobs.plan.nodes import (
     Window,
     inputs,
     outer_reads,
+    relations,
 )
+from jobs.plan.types import BOOL
 from jobs.upkeep.equalities import Equalities
 from jobs.upkeep.tables import KEYS
 
-Known = Mapping[Attribute, str]
-"""Columns whose wanted values are those of a column of KEYS."""
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A column of KEYS, and between which literals its values lie, if that is known; NULL may be among them."""
+
+    name: str
+    low: str | None = None
+    high: str | None = None
+
+
+Known = Mapping[Attribute, Key]
+"""Columns whose wanted values are those of a key."""
 
 
 def narrow(node: Plan, known: Known) -> Plan:  # noqa: C901 - one case a node
@@ -45,7 +57,8 @@ def narrow(node: Plan, known: Known) -> Plan:  # noqa: C901 - one case a node
         return node
     match node:
         case Scan():
-            return Keyed(node, KEYS, tuple(known.items()))
+            pairs = tuple((column, key.name) for column, key in known.items())
+            return Keyed(_bounded(node, known), KEYS, pairs)
         case Filter():
             return replace(node, input=narrow(node.input, _spread(known, node.conditions)))
         case Project():
@@ -75,12 +88,22 @@ def narrow(node: Plan, known: Known) -> Plan:  # noqa: C901 - one case a node
             return node
 
 
-def _own(node: Plan, known: Known) -> dict[Attribute, str]:
+def _bounded(node: Scan, known: Known) -> Plan:
+    """Delta leaves out files by literals alone."""
+    conditions = tuple(
+        Expr(f"{column.sql} BETWEEN {key.low} AND {key.high} OR {column.sql} IS NULL", BOOL, frozenset({column}))
+        for column, key in known.items()
+        if key.low is not None
+    )
+    return Filter(node, conditions) if conditions else node
+
+
+def _own(node: Plan, known: Known) -> dict[Attribute, Key]:
     columns = frozenset(node.columns)
     return {column: key for column, key in known.items() if column in columns}
 
 
-def _spread(known: Known, conditions: Iterable[Expr]) -> dict[Attribute, str]:
+def _spread(known: Known, conditions: Iterable[Expr]) -> dict[Attribute, Key]:
     """What is known of a column is known of its equals."""
     equal = Equalities(conditions)
     spread = {same: key for column, key in known.items() for same in equal.of(column)}
@@ -124,8 +147,8 @@ def _linked(node: Plan, known: Known) -> Plan:
 
 def narrowed_scans(node: Plan) -> tuple[frozenset[str], frozenset[str]]:
     """The relations of which only keys are read, and those that are read whole in some place."""
-    if isinstance(node, Keyed) and isinstance(node.input, Scan):
-        return frozenset({node.input.relation}), frozenset()
+    if isinstance(node, Keyed):
+        return relations(node), frozenset()
     if isinstance(node, Scan):
         return frozenset(), frozenset({node.relation})
     below = [narrowed_scans(each) for each in inputs(node)]

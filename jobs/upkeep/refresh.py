@@ -14,7 +14,7 @@ from jobs.plan.render import derived, listed, names, render, table
 from jobs.plan.view import ViewPlan
 from jobs.upkeep.affected import RULES
 from jobs.upkeep.choice import replaced_by
-from jobs.upkeep.narrow import narrow
+from jobs.upkeep.narrow import Key, narrow
 from jobs.upkeep.planning import Cost, Planning
 from jobs.upkeep.tables import KEYS, State, Tables
 
@@ -48,7 +48,7 @@ def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str]) -> Re
     return Refresh(
         by=by,
         affected=f"SELECT DISTINCT {names(by)} FROM {table(touched)}",
-        narrowed=_narrowed(view, tables, by),
+        narrowed=narrowed_sql(view, tables, by, {}),
         full=_full(view, tables),
         before=frozenset(planning.before),
         costs=planning.costs,
@@ -67,8 +67,9 @@ def _full(view: ViewPlan, tables: Tables) -> str:
     return f"SELECT {listed(column.sql for column in view.outputs)} FROM {table(rows)}"
 
 
-def _narrowed(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...]) -> str:
-    pairs = tuple((column, column.sql) for column in by)
-    rows = Keyed(narrow(view.root, dict(pairs)), KEYS, pairs)
+def narrowed_sql(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...], bounds: Mapping[str, Key]) -> str:
+    """The view's rows that have the values of KEYS; `bounds` by the attributes' names in SQL, where they are known."""
+    known = {column: bounds.get(column.sql, Key(column.sql)) for column in by}
+    rows = Keyed(narrow(view.root, known), KEYS, tuple((column, column.sql) for column in by))
     shown = listed(column.sql for column in view.outputs)
     return f"SELECT {shown} FROM {derived(rows, lambda relation: tables.name(relation, State.NOW))}"

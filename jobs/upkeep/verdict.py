@@ -14,7 +14,7 @@ from typing import Final
 from jobs.plan.nodes import Attribute, relations
 from jobs.plan.view import ViewPlan
 from jobs.upkeep.choice import replaced_by
-from jobs.upkeep.narrow import narrow, narrowed_scans
+from jobs.upkeep.narrow import Key, narrow, narrowed_scans
 from jobs.upkeep.planning import Cost
 from jobs.upkeep.refresh import Refresh, plan_refresh
 from jobs.upkeep.tables import Tables
@@ -63,7 +63,7 @@ def verdict(view: ViewPlan) -> Verdict:
     found = relations(view.root)
     tables, by = Tables(found), replaced_by(view)
     costs = {relation: _cost(view, tables, relation) for relation in sorted(found)}
-    narrowed = narrow(view.root, {column: column.sql for column in by})
+    narrowed = narrow(view.root, {column: Key(column.sql) for column in by})
     by_key, whole = narrowed_scans(narrowed)
     return Verdict(_mode(by, costs), by, costs, by_key, whole, plan_refresh(view, tables, found))
 
