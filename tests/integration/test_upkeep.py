@@ -15,7 +15,7 @@ from tests.support.random_plans import PlanMaker, changed, random_tables
 from tests.support.refreshing import Refreshed
 from tests.support.upkeep_mutants import MUTANTS, Mutant
 
-SEEDS = int(os.environ.get("AFTERIMAGE_UPKEEP_SEEDS", "8"))
+SEEDS = int(os.environ.get("AFTERIMAGE_UPKEEP_SEEDS", "4"))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
