@@ -25,6 +25,7 @@ __all__ = [
     "Kafka",
     "Mask",
     "Metrics",
+    "Prove",
     "Role",
     "Search",
     "Settings",
@@ -33,6 +34,7 @@ __all__ = [
     "Stack",
 ]
 
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _AUTHORITY: Final = "the authority that signed its certificate, in PEM; else those that this machine trusts"
 
 
@@ -163,6 +165,31 @@ class Apply(Section):
     )
 
 
+class Prove(Section):
+    """How proofs read, and how often apply proves all views by itself."""
+
+    chunk_rows: int = Field(
+        default=50_000,
+        gt=0,
+        description="a view with about more rows is proved in chunks of its key, each at one LSN; apply is held, and a "
+        "transaction open on the source, for no longer than a chunk takes",
+    )
+    rows_per_s: int | None = Field(
+        default=None, gt=0, description="the rate over all chunks, by pauses between them; else no limit"
+    )
+    every: str | None = Field(
+        default=None,
+        pattern=r"^[1-9]\d{0,5}[smhd]$",
+        description="how often the running apply proves every view: `30m`, `1h`, `1d`; none: only when asked",
+    )
+    repair: bool = Field(default=False, description="whether these proofs mend what differs, and prove that again")
+
+    @property
+    def every_s(self) -> float | None:
+        """`every` in seconds."""
+        return int(self.every[:-1]) * _UNITS_S[self.every[-1]] if self.every is not None else None
+
+
 class Metrics(Section):
     """Prometheus metrics over HTTP, for those who ask for them; without a login, so on loopback."""
 
@@ -208,6 +235,7 @@ class Settings(Section):
     search: Search = Search()
     cache: Cache = Cache()
     apply: Apply = Apply()
+    prove: Prove = Prove()
     metrics: Metrics = Metrics()
     stack: Stack = Stack()
 

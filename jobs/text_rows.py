@@ -54,6 +54,18 @@ def changes(shape: Shape, rows: Sequence[TextRow], gone: Sequence[TextRow], lsn:
     return pa.table(columns), len(rows) + len(gone) - count
 
 
+def keys_as_stored(shape: Shape, keys: Sequence[TextRow]) -> pa.Table | None:
+    """Keys alone, in the sink's types; None where one of them is NULL or has no such value, or a type is not ours."""
+    if not all(_is_known(shape.types.get(name, "")) for name in shape.key) or any(None in key for key in keys):
+        return None
+    kept = list(_converted(keys, [_converter(shape.types[name]) for name in shape.key]))
+    if len(kept) < len(keys):
+        return None
+    columns = list(zip(*kept, strict=True)) if kept else [()] * len(shape.key)
+    arrays = [pa.array(values, arrow_type(shape.types[name])) for name, values in zip(shape.key, columns, strict=True)]
+    return pa.table(arrays, names=list(shape.key))
+
+
 def ddl(shape: Shape) -> str:
     """The table's schema for Spark, which would take every Arrow timestamp for an instant."""
     kinds = {name: shape.types[name] for name in shape.columns} | {OP: "string", LSN: "bigint", AT: "string"}
@@ -69,6 +81,10 @@ def arrow_type(kind: str) -> pa.DataType:
 def _converter(kind: str) -> Callable[[str], Any]:
     decimal = _DECIMAL.fullmatch(kind)
     return _fitting_decimal(int(decimal[1]), int(decimal[2])) if decimal else _TYPES[kind][1]
+
+
+def _is_known(kind: str) -> bool:
+    return kind in _TYPES or _DECIMAL.fullmatch(kind) is not None
 
 
 def _converted(rows: Iterable[TextRow], converters: Sequence[Callable[[str], Any]]) -> Iterable[tuple[Any, ...]]:

@@ -95,3 +95,7 @@ class Sink(Protocol):
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every stored row, as the view's columns in order, as native Python values; for prove."""
         ...
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        """The same of the keys in this Arrow table, which has the key columns in `types`; others may come as well."""
+        ...

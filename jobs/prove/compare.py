@@ -15,9 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.prove.result import Difference
+from jobs.prove.result import EXAMPLES_MAX, Difference
 
-EXAMPLES_MAX: Final = 20
 _HALF: Final = 8  # bytes of each of the two digests
 PAIR_BYTES: Final = 2 * _HALF
 _PAIR: Final = np.dtype([("key", "<u8"), ("row", "<u8")])
@@ -38,7 +37,11 @@ class Digester:
 
     def key(self, row: TextRow) -> bytes:
         """The digest of a row's key."""
-        return self._digest([row[at] for at in self.key_at])
+        return self.of_key([row[at] for at in self.key_at])
+
+    def of_key(self, key: Iterable[str | None]) -> bytes:
+        """The digest of a key alone."""
+        return self._digest(key)
 
     def all(self, rows: Iterable[TextRow]) -> bytearray:
         """Key and row digests of all rows, side by side."""
@@ -77,6 +80,12 @@ class Compared:
         """All but those that differ so."""
         return Compared({**self.keys, difference: self.keys[difference][:0]})
 
+    def with_repeated(self, keys: Iterable[bytes]) -> Compared:
+        """With these keys as not unique, whatever they were before."""
+        repeated = np.union1d(self.keys[Difference.DUPLICATE], np.frombuffer(b"".join(keys), "<u8"))
+        others = {kind: keys[~np.isin(keys, repeated)] for kind, keys in self.keys.items()}
+        return Compared({**others, Difference.DUPLICATE: repeated})
+
     def sample(self) -> dict[bytes, Difference]:
         """A few keys of each difference, to be named."""
         kinds = [kind for kind in Difference if len(self.keys[kind])]
@@ -104,6 +113,11 @@ def _compare_part(theirs: NDArray[Any], ours: NDArray[Any]) -> dict[Difference, 
         Difference.MISSING: np.setdiff1d(theirs["key"], ours["key"], assume_unique=True),
         Difference.EXTRA: np.setdiff1d(ours["key"], theirs["key"], assume_unique=True),
     }
+
+
+def keys_of(pairs: bytearray) -> Keys:
+    """The digests of the keys alone, in no particular order."""
+    return np.frombuffer(pairs, dtype=_PAIR)["key"].copy()
 
 
 def named(digester: Digester, rows: Iterable[TextRow], wanted: Iterable[bytes]) -> Iterator[tuple[bytes, TextRow]]:

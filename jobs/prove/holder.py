@@ -40,6 +40,28 @@ class Holder(Protocol):
         ...
 
 
+class TimedHolder:
+    """Another holder, and for how long it held apply at a time, at most."""
+
+    def __init__(self, holder: Holder) -> None:
+        self._holder = holder
+        self._began_s = 0.0
+        self.longest_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._holder.__enter__()
+        self._began_s = time.monotonic()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self._holder.__exit__(kind, value, at)
+        self.longest_s = max(self.longest_s, time.monotonic() - self._began_s)
+
+    def hold_at(self, lsn: int) -> bool:
+        """As the other one does."""
+        return self._holder.hold_at(lsn)
+
+
 class LocalHolder:
     """Where no apply process runs: `run_to` runs one batch to an LSN here, and says where the views stand then."""
 

@@ -7,12 +7,15 @@ they asked for those too; neither ever goes to a log.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from cdc.lsn import format_lsn
 from sinks.protocol import Unfit
+
+EXAMPLES_MAX: Final = 20
+"""Keys of one view in one sink that are named."""
 
 
 class Difference(enum.Enum):
@@ -58,6 +61,8 @@ class Mended:
 class ViewProof:
     """A view in one sink against the source, both at `lsn`; `rows` are the source's.
 
+    Read in `chunks`, each was compared at an LSN of its own, the first at `first_lsn`, the last at `lsn`.
+
     `missing` is no failure where `may_expire`: the sink drops entries by a TTL. `problem` says why nothing was
     compared, or why an equal content would prove nothing. `unfit` rows are lacking, as the sink itself says.
     `with_values`: the examples have them.
@@ -77,8 +82,15 @@ class ViewProof:
     problem: str | None = None
     unfit: tuple[Unfit, ...] = ()
     with_values: bool = False
+    first_lsn: int | None = None
+    chunks: int = 1
     mended: Mended | None = None
     """What was done after these differences were found, or before this proof of what was mended."""
+
+    @property
+    def differences(self) -> int:
+        """How many keys differ, those included that a TTL may have taken away."""
+        return self.missing + self.extra + self.different + self.duplicate
 
     @property
     def holds(self) -> bool:
@@ -93,6 +105,8 @@ class ViewProof:
             "view": self.view,
             "sink": self.sink,
             "lsn": format_lsn(self.lsn),
+            "first_lsn": format_lsn(self.lsn if self.first_lsn is None else self.first_lsn),
+            "chunks": self.chunks,
             "holds": self.holds,
             "rows": self.rows,
             "missing": self.missing,
@@ -105,6 +119,33 @@ class ViewProof:
             "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in self.unfit],
             "mended": None if self.mended is None else asdict(self.mended),
         }
+
+
+def joined(parts: Sequence[ViewProof]) -> ViewProof:
+    """The proof of a view in one sink, from those of its chunks in the order in which they were read."""
+    problem = next((part.problem for part in parts if part.problem is not None), None)
+    mended = [part.mended for part in parts if part.mended is not None]
+    return replace(
+        parts[-1],
+        first_lsn=parts[0].lsn,
+        chunks=len(parts),
+        seconds=sum(part.seconds for part in parts),
+        rows=sum(part.rows for part in parts),
+        missing=sum(part.missing for part in parts),
+        extra=sum(part.extra for part in parts),
+        different=sum(part.different for part in parts),
+        duplicate=sum(part.duplicate for part in parts),
+        examples=tuple(example for part in parts for example in part.examples)[:EXAMPLES_MAX],
+        problem=problem,
+        mended=total(mended) if mended else None,
+    )
+
+
+def total(mended: Sequence[Mended]) -> Mended:
+    """All of them together."""
+    return Mended(
+        sum(each.written for each in mended), sum(each.deleted for each in mended), sum(each.left for each in mended)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import psycopg
 
 from cdc.changes import Column
 from cdc.errors import ConfigError, OperatorError
+from cdc.postgres import connect
 from cdc.privacy import Privacy
 from cdc.settings import Settings
 from cdc.sqlstate import translate, translated
@@ -40,6 +41,14 @@ class ColumnType:
 
     oid: int
     mod: int
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The planner's guess."""
+
+    rows: float
+    cost: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +79,46 @@ class SourceCut:
             found[spec.columns.index(name)] = ColumnType(concealed.base_oid, concealed.type_mod)
         return tuple(found)
 
-    def rows(self, spec: ViewSpec) -> Iterator[TextRow]:
-        """The view's rows, each value as the type's output function prints it, or as it was concealed."""
+    def rows(self, spec: ViewSpec, condition: str | None = None) -> Iterator[TextRow]:
+        """The view's rows, each value as the type's output function prints it, or as it was concealed.
+
+        With a condition over the columns c1, c2, .. only those rows.
+        """
         conceal = {spec.columns.index(name): self._concealment(spec, each) for name, each in spec.concealed.items()}
+        sql = self._sql(spec) if condition is None else self._select(spec, "*", condition)
         # The savepoint keeps the snapshot when the SQL fails midway or the caller reads no further.
         with (
             translated(),
             self.connection.transaction(),
             self.connection.cursor() as cursor,
-            cursor.copy(f"COPY ({self._sql(spec)}) TO STDOUT".encode()) as copy,
+            cursor.copy(f"COPY ({sql}) TO STDOUT".encode()) as copy,
         ):
             rows: Iterator[TextRow] = copy.rows()
             yield from (_concealed(row, conceal) for row in rows) if conceal else rows
+
+    def key_at(self, spec: ViewSpec, columns: str, condition: str, place: int) -> tuple[str, ...] | None:
+        """Sorted by these columns, what the row at `place` has in them; None where there are not so many rows."""
+        ordered = f"ORDER BY {columns} OFFSET {place} LIMIT 1"
+        with translated(), self.connection.transaction():
+            result = self.connection.execute(f"{self._select(spec, columns, condition)} {ordered}".encode()).pgresult
+        if result is None or not result.ntuples:
+            return None
+        # As Postgres sent them: a cast to text would drop the blanks of char(n).
+        return tuple((result.get_value(0, at) or b"").decode() for at in range(result.nfields))
+
+    def estimate(self, spec: ViewSpec, sorted_by: str | None = None, rows: int | None = None) -> Estimate:
+        """What Postgres expects of reading the view, or of the first `rows` in an order."""
+        ordered = f" ORDER BY {sorted_by} LIMIT {rows}" if sorted_by is not None else ""
+        sql = f"EXPLAIN (FORMAT JSON) {self._select(spec, '*', 'true')}{ordered}"
+        with translated(), self.connection.transaction():
+            row = self.connection.execute(sql.encode()).fetchone()
+        assert row is not None
+        plan = row[0][0]["Plan"]
+        return Estimate(plan["Plan Rows"], plan["Total Cost"])
+
+    def _select(self, spec: ViewSpec, what: str, condition: str) -> str:
+        names = ", ".join(column_name(at) for at in range(len(spec.columns)))
+        return f"SELECT {what} FROM ({self._sql(spec)}) v({names}) WHERE {condition}"  # noqa: S608  the view's own SQL
 
     def _concealment(self, spec: ViewSpec, concealed: Concealed) -> Callable[[str], str]:
         column = Column(concealed.column, concealed.base_oid, concealed.type_mod, "", concealed.base_oid, is_key=False)
@@ -104,6 +141,11 @@ class SourceCut:
         return sql.strip().rstrip(";") + "\n"
 
 
+def column_name(at: int) -> str:
+    """What conditions call a view's column: its own name may be any, and others may have it too."""
+    return f"c{at + 1}"
+
+
 def _concealed(row: TextRow, conceal: Mapping[int, Callable[[str], str]]) -> TextRow:
     return tuple(value if value is None or at not in conceal else conceal[at](value) for at, value in enumerate(row))
 
@@ -113,3 +155,10 @@ def source_at_lsn(settings: Settings, *, timeout_s: float = SNAPSHOT_TIMEOUT_S) 
     """The source at an LSN of the server's choice, which is now or a moment ago."""
     with cut_of_source(settings, timeout_s=timeout_s, application=_APPLICATION) as cut:
         yield SourceCut(cut.lsn, cut.connection, Privacy.of(settings.source))
+
+
+@contextmanager
+def source_now(settings: Settings) -> Iterator[SourceCut]:
+    """The source at no particular LSN: for what is to be known before apply is held."""
+    with connect(settings.source, settings.source.read, application=_APPLICATION) as connection:
+        yield SourceCut(0, connection, Privacy.of(settings.source))

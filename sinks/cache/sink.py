@@ -26,7 +26,7 @@ from sinks.options import check_known, declaration, refuse_columns
 from sinks.protocol import Position, Written
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost
-from sinks.values import native
+from sinks.values import native, plain_texts
 
 _log = log.get(__name__)
 
@@ -106,6 +106,18 @@ class CacheSink:
             convert = [(name, native(standing.types[name], as_json=as_json)) for name in self._spec.columns]
             for stored in self._values(client, standing.generation):
                 yield tuple(to_native(stored.get(name)) for name, to_native in convert)
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        """The entries of these names."""
+        texts = zip(*(plain_texts(keys.column(name)) for name in self._spec.key), strict=True)
+        with self._server.client() as client:
+            standing, as_json = self._stored(client).standing, not self._form.is_hash
+            convert = [(name, native(standing.types[name], as_json=as_json)) for name in self._spec.columns]
+            while some := list(islice(texts, SCAN_COUNT)):
+                names = [self._pattern.entry_key(standing.generation, key).encode() for key in some]
+                for stored in filter(None, self._fetch(client, names)):
+                    entry = self._read(stored)
+                    yield tuple(to_native(entry.get(name)) for name, to_native in convert)
 
     def _values(self, client: redis.Redis, generation: int) -> Iterator[Any]:
         found = client.scan_iter(match=self._pattern.glob(generation), count=SCAN_COUNT)

@@ -16,6 +16,7 @@ from cdc.errors import TransientError
 from sinks.delta.stamp import Stamp
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 RECENT_COMMITS: Final = 10
@@ -64,11 +65,56 @@ def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[
 
     with translated(path):
         table = _open(path, storage_options)
-        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        quoted = ", ".join(map(_quoted, columns))
         reader = QueryBuilder().register("rows", table).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
         for batch in reader:
             arrays = pa.record_batch(batch).columns
             yield from zip(*(native_values(array) for array in arrays), strict=True)
+
+
+def rows_of(
+    path: str, storage_options: Mapping[str, str], columns: Sequence[str], keys: pa.Table
+) -> Iterator[tuple[Any, ...]]:
+    """The rows whose first key column is one of `keys`, as native values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from deltalake import QueryBuilder
+
+    name, wanted = keys.column_names[0], keys.column(0)
+    if not keys.num_rows:
+        return
+    comparable = pa.types.is_integer(wanted.type) or pa.types.is_string(wanted.type)
+    with translated(path):
+        table = _open(path, storage_options)
+        quoted = ", ".join(_quoted(column) for column in columns)
+        between = ""
+        if comparable:
+            low, high = (_literal(bound.as_py()) for bound in pc.min_max(wanted).values())
+            between = f" WHERE {_quoted(name)} BETWEEN {low} AND {high}"
+        reader = QueryBuilder().register("rows", table).execute(f"SELECT {quoted} FROM rows{between}")  # noqa: S608
+        for batch in reader:
+            arrays = [_filterable(array) for array in pa.record_batch(batch).columns]
+            if comparable:
+                is_wanted = pc.is_in(arrays[columns.index(name)].cast(wanted.type), wanted)
+                arrays = [array.filter(is_wanted) for array in arrays]
+            yield from zip(*(native_values(array) for array in arrays), strict=True)
+
+
+def _filterable(array: Any) -> Any:
+    """Arrow filters no views."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(array.type):
+        return array.cast(pa.string())
+    return array.cast(pa.binary()) if pa.types.is_binary_view(array.type) else array
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(value: int | str) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
 
 
 def native_values(array: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from cdc.settings import Delta
 from sinks.delta import direct
 from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.literals import quoted
-from sinks.delta.log import TableState, rows_written, table_rows, table_state
+from sinks.delta.log import TableState, rows_of, rows_written, table_rows, table_state
 from sinks.delta.size import Way, measured, way_of
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import keep_up
@@ -149,6 +149,10 @@ class DeltaSink:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every row in the view's columns, without Spark."""
         return table_rows(self._path, self._options, self._spec.columns)
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        """By the first key column, whose bounds let files be skipped."""
+        return rows_of(self._path, self._options, self._spec.columns, keys)
 
     @property
     def _doing(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cdc import log
 from cdc.errors import ConfigError
+from cdc.names import document_id
 from cdc.settings import Search
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
@@ -23,7 +24,7 @@ from sinks.search.mapping import METADATA_FIELDS, index_body, parse_overrides
 from sinks.search.server import SearchConnection, SearchServer
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost
-from sinks.values import native
+from sinks.values import native, plain_texts
 
 RETIRED_S: Final = 30.0
 """How long a former index stays for searches that began before the switch."""
@@ -123,6 +124,20 @@ class SearchSink:
             convert = [(name, native(types[name], as_json=True)) for name in self._spec.columns]
             for source in _scroll(connection, stored.index):
                 yield tuple(to_native(source.get(name)) for name, to_native in convert)
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        """The documents of these ids, as they are now."""
+        ids = [
+            document_id(key) for key in zip(*(plain_texts(keys.column(name)) for name in self._spec.key), strict=True)
+        ]
+        with self._server.connection() as connection:
+            stored = self._stored(connection)
+            types = stored.standing.types
+            convert = [(name, native(types[name], as_json=True)) for name in self._spec.columns]
+            for start in range(0, len(ids), SCROLL_ROWS):
+                found = connection.ask("POST", f"/{stored.index}/_mget", {"ids": ids[start : start + SCROLL_ROWS]})
+                for source in (hit["_source"] for hit in found.body["docs"] if hit.get("found")):
+                    yield tuple(to_native(source.get(name)) for name, to_native in convert)
 
     def _writer(self, generation: int) -> BulkWriter:
         alias = self._generations.write_alias(generation)

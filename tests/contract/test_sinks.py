@@ -10,6 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -149,6 +150,19 @@ def test_mending_puts_keys_right_and_moves_nothing(store: Store, sink: Sink):
     write(store, sink, 300, (UPSERT, 200, (1, "goes on", None)), (DELETE, 201, (2,)), (UPSERT, 202, (9, "new", None)))
     assert rows(sink) == {(1, "goes on", None), OLD[2][2], (9, "new", None)}
     assert sink.types() == ORDERS.columns
+
+
+def test_rows_are_found_by_their_keys(store: Store):
+    many = View({"part": "string", "id": "int", "n": "decimal(10,2)"}, ("id", "part"), "many")
+    sink = store.sink(many)
+    stored = [(part, number, Decimal("1.50")) for part in ("it's", "é") for number in range(700)]
+    sink.replace(many.frame(store.spark, [(UPSERT, 10, row) for row in stored]), at(100))
+    wanted = [("it's", 5), ("é", 699), ("é", 700), ("x", 5)]
+    ids, parts = pa.array([5, 699, 700, 5], pa.int32()), pa.array([part for part, _ in wanted], pa.string())
+    keys = pa.table([ids, parts], names=["id", "part"])
+    found = {row for row in sink.rows_of(keys) if (row[0], row[1]) in wanted}
+    assert found == {("it's", 5, Decimal("1.50")), ("é", 699, Decimal("1.50"))}
+    assert list(sink.rows_of(keys.slice(0, 0))) == []
 
 
 def test_a_zombie_does_not_mend(store: Store, sink: Sink):

@@ -16,6 +16,7 @@ class MemorySink:
     name: str = "delta"
     while_read: Callable[[], None] = lambda: None
     error: Exception | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def position(self) -> Position | None:
         return None if self.lsn is None else Position(self.lsn, 0, {})
@@ -35,10 +36,16 @@ class MemorySink:
         raise NotImplementedError
 
     def types(self) -> Mapping[str, str]:
-        raise NotImplementedError
+        return self.kinds
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         if self.error is not None:
             raise self.error
         yield from list(self.stored)
+        self.while_read()
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        at = [list(self.kinds).index(name) for name in keys.column_names]
+        wanted = {tuple(row.values()) for row in keys.to_pylist()}
+        yield from [row for row in self.stored if tuple(row[place] for place in at) in wanted]
         self.while_read()

@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -191,7 +192,7 @@ def test_each_sink_is_judged_by_itself(things: Settings) -> None:
         "cache": MemorySink(STORED, name="cache", error=TransientError("cache is away", "start it")),
     }
     view = spec("SELECT * FROM public.things", *map(SinkOptions, sinks))
-    gone = spec("SELECT nowhere FROM public.things")
+    gone = replace(spec("SELECT nowhere FROM public.things"), name="gone")
     told: list[Progress] = []
     proofs = prove(things, [gone, view], lambda _, options: sinks[options.name], at_lsn(*sinks.values()), told.append)
     assert [(proof.sink, proof.holds) for proof in proofs] == [

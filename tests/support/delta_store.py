@@ -55,6 +55,9 @@ class LedgeredSink:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         return self._sink.rows()
 
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        return self._sink.rows_of(keys)
+
     def _recorded(self, written: Written, position: Position) -> Written:
         own = self._sink.position()
         if own is not None and own.lsn <= position.lsn:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.prove.compare import EXAMPLES_MAX, Digester, compare, named
+from jobs.prove.compare import Digester, compare, named
 from jobs.prove.naming import examples
-from jobs.prove.result import Difference, Example, ViewProof
+from jobs.prove.result import EXAMPLES_MAX, Difference, Example, Mended, ViewProof, joined
 
 
 def test_all_are_counted_and_a_few_of_each_kind_are_named() -> None:
@@ -57,6 +57,8 @@ def test_json() -> None:
         "view": "v",
         "sink": "search",
         "lsn": "1/2",
+        "first_lsn": "1/2",
+        "chunks": 1,
         "holds": False,
         "rows": 10,
         "missing": 1,
@@ -92,3 +94,13 @@ def test_values_are_told_when_asked_for() -> None:
         {"difference": "extra", "key": {"id": "3"}, "source": None, "sink": {"id": "3", "v": "7 (int)", "w": "x"}},
         {"difference": "missing", "key": {"id": "2"}, "source": {"id": "2", "v": "b", "w": None}, "sink": None},
     ]
+
+
+def test_chunks_are_told_as_one_proof() -> None:
+    example = Example(Difference.MISSING, {"id": "1"})
+    first = ViewProof("v", "delta", 7, 1.0, 10, 1, examples=(example,), mended=Mended(1, 0, 0))
+    second = ViewProof("v", "delta", 9, 0.5, 5, 0, 2, mended=Mended(0, 1, 1))
+    whole = joined([first, second, ViewProof("v", "delta", 11, 0.5, 5)])
+    assert (whole.first_lsn, whole.lsn, whole.chunks, whole.rows, whole.seconds) == (7, 11, 3, 20, 2.0)
+    assert (whole.missing, whole.extra, whole.examples, whole.mended) == (1, 2, (example,), Mended(1, 1, 1))
+    assert joined([first, ViewProof("v", "delta", 9, 0.0, problem="gone")]).problem == "gone"
