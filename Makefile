@@ -9,7 +9,7 @@ COMPILED := $(sort $(wildcard cdc/compiled_source/*.px[yi]))
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml $(COMPILED) | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak test-matrix test-versions fuzz corpus check format lint types imports lock clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak soak-prove test-matrix test-versions fuzz corpus check format lint types imports lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,8 +51,8 @@ query: $(READY) ## SQL='...': query the derived tables, all at one LSN
 	@$(A) query "$$SQL"
 export SQL
 
-prove: $(READY) ## compare every view in every sink with Postgres
-	@$(A) prove
+prove: $(READY) ## compare every view in every sink with Postgres; ARGS=--repair mends what differs
+	@$(A) prove $(ARGS)
 
 test: $(READY) ## every test, against real servers, on two workers with servers of their own
 	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
@@ -63,6 +63,9 @@ test-large: $(READY) ## a transaction of 2 GB (minutes, 8 GB of disk); AFTERIMAG
 soak: $(READY) ## capture killed 200 times under load, then 10 minutes at 5,000 changes/s; KILLS, SOAK_SECONDS, SOAK_RATE
 	@$(BIN)/python -m tests.soak.kills
 	@$(BIN)/python -m tests.soak.flow
+
+soak-prove: $(READY) ## 100 proofs under 1,000 writes/s, 200 planted corruptions; PROOFS, PLANTED, SOAK_RATE, SEED
+	@$(BIN)/python -m tests.soak.proofs
 
 test-matrix: $(READY) ## what depends on Postgres, against each version; VERSIONS='14 18' for some
 	@$(BIN)/python -m tests.support.matrix --versions $(VERSIONS)

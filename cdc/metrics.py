@@ -77,6 +77,34 @@ VIEW_UNFIT_ROWS: Final = Gauge(
     namespace=_P,
     registry=REGISTRY,
 )
+PROVED_TIMESTAMP: Final = Gauge(
+    "prove_timestamp_seconds",
+    "When a view was last compared with the source by apply's own proofs, as Unix time",
+    ["view", "sink"],
+    namespace=_P,
+    registry=REGISTRY,
+)
+PROVED_HOLDS: Final = Gauge(
+    "prove_holds", "1 if it was equal then, else 0", ["view", "sink"], namespace=_P, registry=REGISTRY
+)
+PROVED_ROWS: Final = Gauge(
+    "prove_rows", "Rows of the source that were compared", ["view", "sink"], namespace=_P, registry=REGISTRY
+)
+PROVED_DIFFERENCES: Final = Gauge(
+    "prove_differing_rows", "Keys that differed", ["view", "sink"], namespace=_P, registry=REGISTRY
+)
+PROVED_SECONDS: Final = Gauge(
+    "prove_seconds", "How long it took to compare a view in one sink", ["view", "sink"], namespace=_P, registry=REGISTRY
+)
+PROVE_HELD_SECONDS: Final = Gauge(
+    "prove_held_seconds", "For how long the last proof held apply at a time, at most", namespace=_P, registry=REGISTRY
+)
+PROVE_MENDED: Final = Counter(
+    "prove_mended_keys", "Keys that repairs have written or deleted", namespace=_P, registry=REGISTRY
+)
+PROVE_FAILURES: Final = Counter(
+    "prove_failures", "Proofs that could not be made, by code", ["code"], namespace=_P, registry=REGISTRY
+)
 
 _NOT_KNOWN: Final = float("nan")
 _last: list[Progress] = []

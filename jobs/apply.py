@@ -28,7 +28,9 @@ from jobs.control.records import Kind
 from jobs.dead_letters import DeadLetters
 from jobs.ledger import Ledger
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
+from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
+from jobs.proving import ProofThread
 from jobs.rebuild_progress import RebuildProgress
 from jobs.recording import located, recorded, require_kept
 from jobs.tasks import TaskRunner
@@ -85,8 +87,13 @@ class ApplyRun:
         self._batch_s = 0.0
         self._looked_s = 0.0
         self._waits = False
+        self.proofs: ProofThread | None = None
         self.lsn = 0
         """Where all views stood last."""
+
+    def mender(self) -> SinkMender:
+        """What mends the sinks of the session, between two batches."""
+        return SinkMender(self._spark, self._loaded, self._ledger, self._control.confirm_owner)
 
     def run(self) -> None:
         """Apply until stopped, caught up (`once`), or a person is needed (CdcError)."""
@@ -176,6 +183,8 @@ class ApplyRun:
             self._look_at_stores(lsn, boundary)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
+        if self.proofs is not None:
+            self.proofs.attend(self._control, self.mender())
         step = self._control.step(lsn or 0)
         rebuild = {r.id: r.view for r in self._control.requests() if r.kind is Kind.REBUILD and r.view is not None}
         idle = not rebuild and not isinstance(step, Running)

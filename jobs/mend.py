@@ -6,7 +6,7 @@ the proof; positions do not move; the ledger names the Delta table's new version
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -19,13 +19,13 @@ from cdc.lsn import format_lsn
 from jobs.batch import Target
 from jobs.failures import translated
 from jobs.ledger import Ledger
+from jobs.pipeline import Pipeline
 from jobs.prove.mending import Mend
 from jobs.prove.result import Mended
 from jobs.recording import located, recorded
 from jobs.text_rows import Shape, changes, ddl
 from sinks.delta import DeltaSink
 from sinks.protocol import MEND_KEYS_MAX, Position, Sink
-from sinks.spec import ViewSpec
 from sinks.standing import overtaken
 
 _log = get(__name__)
@@ -37,16 +37,11 @@ class SinkMender:
     """Mends the sinks of one pipeline; `confirm_owner` is asked before each write."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        specs: Mapping[str, ViewSpec],
-        sinks: Mapping[Target, Sink],
-        ledger: Ledger,
-        confirm_owner: Callable[[], None],
+        self, spark: SparkSession, pipeline: Pipeline, ledger: Ledger, confirm_owner: Callable[[], None]
     ) -> None:
         self._spark = spark
-        self._specs = specs
-        self._sinks = sinks
+        self._specs = pipeline.specs
+        self._sinks = pipeline.sinks
         self._ledger = ledger
         self._confirm_owner = confirm_owner
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,6 +18,8 @@ from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
 from jobs.apply import ApplyRun
 from jobs.control import ControlServer
+from jobs.prove import Mend, Mended
+from jobs.proving import ProofThread
 from jobs.session import spark_session
 
 _log = get(__name__)
@@ -48,7 +50,10 @@ def _apply_while_owner(settings: Settings, spark: SparkSession, stop: threading.
         with ControlServer(settings) as control:
             control.acquire(_ACQUIRE_S, _tell_who_runs)
             _log.info("apply is ready", master=settings.apply.master)
-            ApplyRun(settings, spark, control, stop.wait, once=once).run()
+            run = ApplyRun(settings, spark, control, stop.wait, once=once)
+            with ProofThread(settings) as proofs:
+                run.proofs = proofs
+                run.run()
             return True
     except CdcError as error:
         if not isinstance(error, TransientError) and error.code != "APPLY_FENCED":
@@ -57,22 +62,37 @@ def _apply_while_owner(settings: Settings, spark: SparkSession, stop: threading.
         return stop.wait(_RETRY_S)
 
 
+class LocalApply:
+    """The apply process for a while: runs batches to exactly one LSN, and mends what stands there."""
+
+    def __init__(self, settings: Settings, spark: SparkSession, control: ControlServer) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._control = control
+        self._last: ApplyRun | None = None
+
+    def run_to(self, lsn: int) -> int:
+        """Bring all views there, if they are not beyond; where they stand then."""
+        self._last = ApplyRun(self._settings, self._spark, self._control, threading.Event().wait, until_lsn=lsn)
+        self._last.run()
+        return self._last.lsn
+
+    def mend(self, mend: Mend) -> Mended:
+        """Where the views stand."""
+        assert self._last is not None
+        return self._last.mender()(mend)
+
+
 @contextmanager
-def local_apply(settings: Settings) -> Iterator[Callable[[int], int]]:
-    """Be the apply process for a while: a function that brings all views to exactly one LSN, if they are not beyond."""
+def local_apply(settings: Settings) -> Iterator[LocalApply]:
+    """Be the apply process."""
     with ControlServer(settings) as control:
         control.acquire(_ACQUIRE_S, _tell_who_runs)
         spark = spark_session(settings, f"afterimage {settings.pipeline}")
         try:
             # Completes what a killed apply may have left half done.
             ApplyRun(settings, spark, control, threading.Event().wait, once=True).run()
-
-            def run_to(lsn: int) -> int:
-                run = ApplyRun(settings, spark, control, threading.Event().wait, until_lsn=lsn)
-                run.run()
-                return run.lsn
-
-            yield run_to
+            yield LocalApply(settings, spark, control)
         finally:
             spark.stop()
 

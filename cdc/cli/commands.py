@@ -173,18 +173,27 @@ def query(
 
 
 @app.command()
-def prove(
+def prove(  # noqa: PLR0913  each is an option
     context: typer.Context,
     views: Annotated[list[str] | None, typer.Argument(help="Views to prove; all when none is named.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Mend the keys that differ, and prove again.")] = False,
     values: Annotated[bool, typer.Option("--values", help="Show what differs of the keys that are named.")] = False,
+    chunk_rows: Annotated[
+        int | None, typer.Option("--chunk-rows", min=1, help="Rows in a chunk, else prove.chunk_rows.")
+    ] = None,
+    rows_per_s: Annotated[
+        int | None, typer.Option("--rows-per-s", min=1, help="The rate over all chunks, else prove.rows_per_s.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Compare every view in every sink with Postgres, row by row, at one LSN. Exit 1 on any difference."""
-    from cdc.cli.proving import run_prove
+    from cdc.cli.proving import Wanted, run_prove
+    from cdc.cli.repairing import run_repair
 
     settings = _settings(context)
     _quiet_logging()
-    raise typer.Exit(run_prove(settings, views or [], as_json=as_json, with_values=values))
+    run = run_repair if repair else run_prove
+    raise typer.Exit(run(settings, views or [], Wanted(as_json, values, chunk_rows, rows_per_s)))
 
 
 @app.command()

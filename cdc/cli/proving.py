@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from rich.markup import escape
@@ -16,20 +17,40 @@ from cdc.cli.screen import err, out
 from cdc.cli.views import named_views
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
-from jobs.control import apply_owner
+from jobs.control import apply_owner, publish_proofs
 from jobs.prove import ControlHolder, Extras, Holder, LocalHolder, MakeSink, OnProgress, Progress, ViewProof, prove
+from jobs.proving import proved
 from sinks.registry import make_sink
 from sinks.spec import ViewSpec
 
+NOBODY_APPLIES: Final = Progress("no apply process runs: starting Spark here")
 _UNFIT_SHOWN: Final = 20
 
 
-def run_prove(settings: Settings, names: Sequence[str], *, as_json: bool, with_values: bool = False) -> int:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the command was asked for besides the views."""
+
+    as_json: bool = False
+    with_values: bool = False
+    chunk_rows: int | None = None
+    rows_per_s: int | None = None
+
+    def settings(self, settings: Settings) -> Settings:
+        """The settings with what goes before them."""
+        given = {"chunk_rows": self.chunk_rows, "rows_per_s": self.rows_per_s}
+        paces = {name: value for name, value in given.items() if value is not None}
+        return settings.model_copy(update={"prove": settings.prove.model_copy(update=paces)})
+
+
+def run_prove(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     """Prove and show; 1 on any difference."""
+    settings = wanted.settings(settings)
     specs = named_views(settings, names)
     with watched() as on_progress:
-        proofs = prove_views(settings, specs, on_progress, with_values=with_values)
-    if as_json:
+        proofs = prove_views(settings, specs, on_progress, with_values=wanted.with_values)
+    publish_proofs(settings, map(proved, proofs))
+    if wanted.as_json:
         out.print_json(json.dumps([proof.to_json() for proof in proofs]))
     else:
         show(proofs)
@@ -41,10 +62,11 @@ def prove_views(
 ) -> list[ViewProof]:
     """With the running apply, or where none runs with a batch of our own."""
     with _holder(settings, on_progress) as holder:
-        return prove(settings, specs, _sinks(settings), holder, on_progress, Extras(with_values))
+        return prove(settings, specs, sinks_of(settings), holder, on_progress, Extras(with_values))
 
 
-def _sinks(settings: Settings) -> MakeSink:
+def sinks_of(settings: Settings) -> MakeSink:
+    """How a view's sinks are made."""
     return lambda spec, option: make_sink(option, spec, settings)
 
 
@@ -55,9 +77,9 @@ def _holder(settings: Settings, on_progress: OnProgress) -> Iterator[Holder]:
         return
     from cdc.cli.applying import local_apply
 
-    on_progress(Progress("no apply process runs: starting Spark here"))
-    with local_apply(settings) as run_to:
-        yield LocalHolder(run_to)
+    on_progress(NOBODY_APPLIES)
+    with local_apply(settings) as apply:
+        yield LocalHolder(apply.run_to)
 
 
 @contextmanager
@@ -74,8 +96,8 @@ def watched() -> Iterator[OnProgress]:
         yield on_progress
 
 
-def show(proofs: Sequence[ViewProof]) -> None:
-    """A line per view and sink; below, what differs."""
+def show(proofs: Sequence[ViewProof], found: Sequence[ViewProof] = ()) -> None:
+    """A line per view and sink; below, what differs, or was `found` before it was mended."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("")
     table.add_column("view", no_wrap=True)
@@ -87,12 +109,24 @@ def show(proofs: Sequence[ViewProof]) -> None:
         counts = [f"{count:,}" for count in (proof.rows, proof.missing, proof.extra, proof.different + proof.duplicate)]
         table.add_row(mark, escape(proof.view), proof.sink, *counts, f"{proof.seconds:.1f}")
     out.print(table)
-    for proof in proofs:
+    for proof in (*found, *proofs):
         _show_problem(proof)
     held = sum(proof.holds for proof in proofs)
-    where = format_lsn(proofs[0].lsn) if proofs else "nowhere"
     style = "green" if held == len(proofs) else "bold red"
-    out.print(f"[{style}]{held} of {len(proofs)} proved equal to Postgres at {where}[/]")
+    out.print(f"[{style}]{held} of {len(proofs)} proved equal to Postgres {_where(proofs)}[/]")
+
+
+def _where(proofs: Sequence[ViewProof]) -> str:
+    """At one LSN, or for views that were read in chunks the LSNs of the first and the last."""
+    if not proofs:
+        return "nowhere"
+    smaller = [f"at {format_lsn(lsn)}" for lsn in sorted({proof.lsn for proof in proofs if proof.chunks == 1})]
+    first = [proof.lsn if proof.first_lsn is None else proof.first_lsn for proof in proofs if proof.chunks > 1]
+    last = [proof.lsn for proof in proofs if proof.chunks > 1]
+    between = (
+        [f"chunk by chunk, each at one LSN, from {format_lsn(min(first))} to {format_lsn(max(last))}"] if last else []
+    )
+    return "; ".join(smaller + between)
 
 
 def _show_problem(proof: ViewProof) -> None:
@@ -104,6 +138,9 @@ def _show_problem(proof: ViewProof) -> None:
         out.print(f"[red]{name}[/]: {example.difference.value} {escape(key)}", soft_wrap=True)
         for side, values in (("Postgres", example.source), (proof.sink, example.sink)) if proof.with_values else ():
             out.print(f"    {side}: {escape(_row_text(values))}", soft_wrap=True)
+    if proof.mended is not None:
+        mended = f"{proof.mended.written:,} keys written, {proof.mended.deleted:,} removed"
+        out.print(f"{name}: mended, {mended}", soft_wrap=True)
     for row in proof.unfit[:_UNFIT_SHOWN]:
         columns = ", ".join(row.columns)
         out.print(f"[yellow]{name}[/]: dead letter {escape(row.at)}, column {escape(columns)}", soft_wrap=True)
@@ -112,7 +149,7 @@ def _show_problem(proof: ViewProof) -> None:
     if proof.unfit:
         out.print("  [bold]remedy[/] correct these rows: a value of them has no counterpart in its Delta type")
     elif not proof.holds and proof.problem is None:
-        out.print(f"  [bold]remedy[/] afterimage rebuild {escape(proof.view)}", soft_wrap=True)
+        out.print(f"  [bold]remedy[/] afterimage prove --repair {escape(proof.view)}", soft_wrap=True)
 
 
 def _row_text(row: Mapping[str, str | None] | None) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from cdc.cli.proving import run_prove
+from cdc.cli.proving import Wanted, run_prove
 from cdc.cli.screen import err
 from cdc.cli.views import named_views
 from cdc.lsn import format_lsn
@@ -25,7 +25,7 @@ def run_rebuild(settings: Settings, name: str, *, then_prove: bool) -> int:
     answer = rebuild_view(settings, spec.name)
     lsn = format_lsn(answer.lsn) if answer.lsn is not None else "the newest position"
     err.print(f"[green]rebuilt[/] {escape(name)} at {lsn} in {time.monotonic() - started:.1f} s")
-    return run_prove(settings, [name], as_json=False) if then_prove else 0
+    return run_prove(settings, [name], Wanted()) if then_prove else 0
 
 
 def rebuild_view(settings: Settings, view: str) -> Answer:

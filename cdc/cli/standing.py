@@ -6,9 +6,9 @@ In: settings. Out: a Report of plain values. Keeps true: a part that is away is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from cdc.changes import Trouble
@@ -20,7 +20,7 @@ from cdc.retention import Danger, Retention, judge, seconds_left, written_per_s
 from cdc.settings import Settings
 from cdc.slots import read_retention
 from jobs.batch import Target
-from jobs.control import apply_owner
+from jobs.control import Proved, apply_owner, newest_proofs
 from jobs.ledger import Ledger
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import located
@@ -76,6 +76,8 @@ class Report:
     apply_owner: str | None
     views: tuple[ViewStanding, ...]
     problems: tuple[str, ...]
+    proofs: Mapping[tuple[str, str], Proved] = field(default_factory=dict)
+    """How the newest proof of a view in a sink ended, where there was one."""
 
     @property
     def common_lsn(self) -> int | None:
@@ -104,16 +106,18 @@ class Observer:
     def look(self) -> Report:
         """One report."""
         problems: list[str] = []
-        with ThreadPoolExecutor(3) as pool:
+        with ThreadPoolExecutor(4) as pool:
             parts = (
                 pool.submit(_asked, self._source, problems),
                 pool.submit(_asked, self._progress, problems),
                 pool.submit(_asked, lambda: apply_owner(self._settings), problems),
             )
+            proofs = pool.submit(_asked, lambda: newest_proofs(self._settings), problems)
         source, progress, owner = parts[0].result(), parts[1].result(), parts[2].result()
         views = self._views(source, progress, problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
-        return Report(source, progress, lag_bytes, lag_s, owner, views, tuple(dict.fromkeys(problems)))
+        told = tuple(dict.fromkeys(problems))
+        return Report(source, progress, lag_bytes, lag_s, owner, views, told, proofs.result() or {})
 
     def _source(self) -> SourceStanding:
         source, slot = self._settings.source, self._settings.slot

@@ -23,6 +23,7 @@ from cdc.progress import Kind
 from cdc.retention import SAFE, Level
 from cdc.settings import Settings
 from cdc.sizes import duration_text, size_text
+from jobs.control import Proved
 
 _EVERY_S: Final = 1.0
 _COLOURS: Final = {Level.SAFE: "", Level.WARNING: "yellow", Level.ALARM: "bold red", Level.LOST: "bold red"}
@@ -82,12 +83,12 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         "apply": {"owner": report.apply_owner},
         "services": {service.name: _state(service) for service in background},
         "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
-        "views": [_view_dict(view) for view in report.views],
+        "views": [_view_dict(view, report.proofs.get((view.view, view.sink))) for view in report.views],
         "problems": [*report.problems, *_danger_text(report)],
     }
 
 
-def _view_dict(view: ViewStanding) -> dict[str, Any]:
+def _view_dict(view: ViewStanding, proved: Proved | None) -> dict[str, Any]:
     return {
         "view": view.view,
         "sink": view.sink,
@@ -97,7 +98,13 @@ def _view_dict(view: ViewStanding) -> dict[str, Any]:
         "error": view.error,
         "stopped": asdict(view.stopped) if view.stopped is not None else None,
         "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in view.unfit],
+        "proved": None if proved is None else _proved_dict(proved),
     }
+
+
+def _proved_dict(proved: Proved) -> dict[str, Any]:
+    kept = {name: getattr(proved, name) for name in ("ts_ms", "holds", "rows", "differences", "seconds", "problem")}
+    return {"lsn": format_lsn(proved.lsn), **kept}
 
 
 def _backfill_dict(backfill: Backfill) -> dict[str, Any]:
@@ -145,14 +152,26 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
 
 def _views(report: Report) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="bold")
-    for name, justify in (("view", "left"), ("sink", "left"), ("LSN", "right"), ("behind", "right"), ("", "right")):
+    columns = {"view": "left", "sink": "left", "LSN": "right", "behind": "right", "": "right", "proved": "right"}
+    for name, justify in columns.items():
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for view in report.views:
         lsn = format_lsn(view.lsn) if view.lsn is not None else "[yellow]loading[/]"
         behind = size_text(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
         behind = "[yellow]stopped[/]" if view.stopped is not None and not heals(view.stopped) else behind
-        table.add_row(escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s))
+        proved = _proved(report.proofs.get((view.view, view.sink)))
+        table.add_row(escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s), proved)
     return table
+
+
+def _proved(proved: Proved | None) -> str:
+    """How long ago, or what was wrong then."""
+    if proved is None:
+        return ""
+    ago = f"{duration_text(max(0.0, time.time() - proved.ts_ms / 1000))} ago"
+    if proved.holds:
+        return ago
+    return f"[bold red]{f'{proved.differences:,} keys differed' if proved.problem is None else 'not proved'}[/] {ago}"
 
 
 def _slot(source: SourceStanding) -> str:

@@ -3,7 +3,8 @@
 from jobs.control.client import ControlClient
 from jobs.control.group import apply_owner
 from jobs.control.halt import Run, RunTo, Stand, Step
-from jobs.control.records import Answer, Kind, Request, State
+from jobs.control.proved import newest_proofs, publish_proofs
+from jobs.control.records import Answer, Kind, Proved, Request, State
 from jobs.control.server import ControlServer
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "ControlClient",
     "ControlServer",
     "Kind",
+    "Proved",
     "Request",
     "Run",
     "RunTo",
@@ -18,4 +20,6 @@ __all__ = [
     "State",
     "Step",
     "apply_owner",
+    "newest_proofs",
+    "publish_proofs",
 ]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cdc.errors import ProtocolError
@@ -23,6 +24,7 @@ class Kind(enum.Enum):
     HOLD = "hold"
     RELEASE = "release"
     REBUILD = "rebuild"
+    REPAIR = "repair"
 
 
 class State(enum.Enum):
@@ -56,7 +58,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What apply says about a request; `lsn` is where the views stand, `progress` goes from 0 to 1."""
+    """What apply says about a request; `lsn` is where the views stand, `progress` goes from 0 to 1.
+
+    `mended`: how many keys a repair has written, deleted and left as they were, by sink.
+    """
 
     id: str
     state: State
@@ -64,6 +69,7 @@ class Answer:
     lsn: int | None = None
     progress: float | None = None
     message: str | None = None
+    mended: Mapping[str, tuple[int, int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,27 @@ class Withdrawn:
     id: str
 
 
-ControlRecord = Request | Answer | Withdrawn
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """How the newest proof of a view in one sink ended; nobody asks for it, and it stays."""
+
+    view: str
+    sink: str
+    ts_ms: int
+    lsn: int
+    holds: bool
+    rows: int
+    differences: int
+    seconds: float
+    problem: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The record's key; no request has such an id."""
+        return f"proved {self.sink} {self.view}"
+
+
+ControlRecord = Request | Answer | Withdrawn | Proved
 
 
 def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
@@ -81,12 +107,15 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
     if isinstance(record, Withdrawn):
         return record.id.encode(), None
     fields: dict[str, Any] = {"v": VERSION}
-    if isinstance(record, Request):
+    if isinstance(record, Proved):
+        fields |= {"type": "proved", **asdict(record), "lsn": format_lsn(record.lsn)}
+    elif isinstance(record, Request):
         fields |= {"type": "request", "kind": record.kind.value, "sent_ts_ms": record.sent_ts_ms}
         fields |= {"ttl_s": record.ttl_s, "client": record.client, "lsn": _lsn_text(record.lsn), "view": record.view}
     else:
         fields |= {"type": "answer", "state": record.state.value, "ts_ms": record.ts_ms}
         fields |= {"lsn": _lsn_text(record.lsn), "progress": record.progress, "message": record.message}
+        fields |= {"mended": record.mended} if record.mended is not None else {}
     return record.id.encode(), json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -103,9 +132,11 @@ def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
         ) from error
 
 
-def _record(name: str, fields: dict[str, Any]) -> Request | Answer:
+def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Proved:
     if fields["v"] != VERSION:
         raise ValueError("another version of the format")
+    if fields["type"] == "proved":
+        return _proved(fields)
     if fields["type"] == "request":
         return Request(
             id=name,
@@ -126,7 +157,31 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer:
         lsn=_lsn(fields["lsn"]),
         progress=None if progress is None else _number(progress),
         message=_optional_text(fields["message"]),
+        mended=_mended(fields.get("mended")),
     )
+
+
+def _proved(fields: dict[str, Any]) -> Proved:
+    return Proved(
+        view=_text(fields["view"]),
+        sink=_text(fields["sink"]),
+        ts_ms=_integer(fields["ts_ms"]),
+        lsn=parse_lsn(_text(fields["lsn"])),
+        holds=bool(fields["holds"]),
+        rows=_integer(fields["rows"]),
+        differences=_integer(fields["differences"]),
+        seconds=_number(fields["seconds"]),
+        problem=_optional_text(fields["problem"]),
+    )
+
+
+def _mended(found: object) -> Mapping[str, tuple[int, int, int]] | None:
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise TypeError("not an object")
+    counts = {_text(sink): tuple(map(_integer, each)) for sink, each in found.items()}
+    return {sink: (written, deleted, left) for sink, (written, deleted, left) in counts.items()}
 
 
 def _lsn_text(lsn: int | None) -> str | None:

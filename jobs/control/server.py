@@ -124,7 +124,10 @@ class ControlServer:
         message: str | None = None,
     ) -> None:
         """Tell the client how its request stands; a final answer ends the request."""
-        answer = Answer(request_id, state, time.time_ns() // 1_000_000, lsn, progress, message)
+        self.tell(Answer(request_id, state, time.time_ns() // 1_000_000, lsn, progress, message))
+
+    def tell(self, answer: Answer) -> None:
+        """The same of an answer that is made already."""
         self._publisher.publish(answer)
         self._in_force.see(answer, live=True)
 

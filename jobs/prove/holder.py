@@ -113,6 +113,11 @@ class ControlHolder:
         return self._client.await_answer(self._kept.id, states, self._timeout_s, on_wait=watch).state
 
 
+def watch_apply(settings: Settings, doing: str, on_progress: OnProgress) -> Callable[[], None]:
+    """For whoever waits for an answer of apply: to be called meanwhile."""
+    return _Watch(settings, doing, on_progress)
+
+
 class _Watch:
     """While waiting: show that we do, and give up when apply has been gone for longer than a restart takes."""
 

@@ -1,4 +1,4 @@
-"""Corruptions planted in every sink: prove finds each of them, names the key, and a rebuild mends it."""
+"""Corruptions planted in every sink: prove finds each of them and names the key; --repair mends these keys alone."""
 
 from __future__ import annotations
 
@@ -45,6 +45,12 @@ class Search:
     def stale_row(self) -> None:
         self._call("POST", "_update/8", {"doc": {"customer": "as it was"}})
 
+    def wrong_type(self) -> None:
+        self._call("POST", "_update/10", {"doc": {"amount": 1.25}})
+
+    def wrong_null(self) -> None:
+        self._call("POST", "_update/12", {"doc": {"customer": None}})
+
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         answer = requests.request(method, f"{self._at}/{path}?refresh=true", json=body, timeout=30)
         answer.raise_for_status()
@@ -77,6 +83,12 @@ class Cache:
     def stale_row(self) -> None:
         self._change(8, customer="as it was")
 
+    def wrong_type(self) -> None:
+        self._change(10, amount=1.25)
+
+    def wrong_null(self) -> None:
+        self._change(12, customer=None)
+
     def _change(self, key: int, **values: Any) -> None:
         entry = json.loads(str(self._client.get(f"{self._prefix}:{key}")))
         self._client.set(f"{self._prefix}:{key}", json.dumps({**entry, **values}))
@@ -101,6 +113,14 @@ class Delta:
     def stale_row(self) -> None:
         self._table.update(predicate="id = 8", updates={"customer": "'as it was'"})
 
+    def wrong_type(self) -> None:
+        """A Delta column has one type for all rows; the same row twice is what only this sink can have."""
+        row = self._table.to_pandas().query("id == 10")
+        write_deltalake(self._table, pa.Table.from_pandas(row, preserve_index=False), mode="append")
+
+    def wrong_null(self) -> None:
+        self._table.update(predicate="id = 12", updates={"customer": "NULL"})
+
 
 BACK_DOORS: dict[str, Callable[[Pipeline], Any]] = {"delta": Delta, "search": Search, "cache": Cache}
 
@@ -109,13 +129,22 @@ BACK_DOORS: dict[str, Callable[[Pipeline], Any]] = {"delta": Delta, "search": Se
 def test_every_planted_corruption_is_found_named_and_mended(pipeline: Pipeline, sink: str) -> None:
     assert found(pipeline, "paid_orders", sink)["holds"]
     back_door = BACK_DOORS[sink](pipeline)
-    for plant in (back_door.wrong_number, back_door.lost_row, back_door.extra_row, back_door.stale_row):
-        plant()
-    proof = found(pipeline, "paid_orders", sink)
-    assert not proof["holds"]
-    assert (proof["missing"], proof["extra"], proof["different"]) == (1, 1, 2)
-    assert examples(proof) == {("different", "2"), ("missing", "4"), ("extra", "70001"), ("different", "8")}
-    others = [each for each in pipeline.prove("paid_orders") if each["sink"] != sink]
-    assert all(each["holds"] for each in others)
-    rebuilt = pipeline.run("rebuild", "paid_orders", "--prove")
-    assert rebuilt.returncode == 0, rebuilt.stderr + rebuilt.stdout
+    for plant in ("wrong_number", "lost_row", "extra_row", "stale_row", "wrong_type", "wrong_null"):
+        getattr(back_door, plant)()
+    proofs = {each["sink"]: each for each in pipeline.prove("paid_orders")}
+    assert {name for name, each in proofs.items() if not each["holds"]} == {sink}
+    proof = proofs[sink]
+    tenth = "duplicate" if sink == "delta" else "different"
+    different = {("different", "2"), ("different", "8"), (tenth, "10"), ("different", "12")}
+    assert examples(proof) == {("missing", "4"), ("extra", "70001"), *different}
+    assert proof["missing"] + proof["extra"] + proof["different"] + proof["duplicate"] == 6
+    repaired = pipeline.run("prove", "--repair", "--values", "--json", "paid_orders")
+    assert repaired.returncode == 0, repaired.stderr + repaired.stdout
+    for each in json.loads(repaired.stdout):
+        assert each["holds"]
+        assert not each["rebuilt"]
+        if each["sink"] == sink:
+            assert each["mended"] == {"written": 5, "deleted": 1, "left": 0}
+            assert examples(each["found"]) == examples(proof)
+            [wrong] = [example for example in each["found"]["examples"] if example["key"]["id"] == "2"]
+            assert (wrong["source"], wrong["sink"]) == ({"amount": "0.25"}, {"amount": "0.26"})

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cdc.errors import ProtocolError
-from jobs.control.records import Answer, ControlRecord, Kind, Request, State, Withdrawn, decode, encode
+from jobs.control.records import Answer, ControlRecord, Kind, Proved, Request, State, Withdrawn, decode, encode
 
 REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B374D848, view="orders_é")
 
@@ -19,6 +19,9 @@ REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B
         Request("a2", Kind.PAUSE, 0, 0.5, ""),
         Answer("a1", State.RUNNING, 5, progress=0.25),
         Answer("a1", State.REFUSED, 5, lsn=1, message="no"),
+        Answer("a1", State.DONE, 5, lsn=1, mended={"delta": (1, 2, 0)}),
+        Proved("a view é", "cache", 5, 0x16B374D848, True, 10, 0, 1.5),
+        Proved("v", "delta", 5, 1, False, 0, 0, 0.0, "gone"),
         Withdrawn("a1"),
     ],
 )

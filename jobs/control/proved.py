@@ -1,0 +1,65 @@
+"""How proofs ended: kept on the control topic, which holds the newest of each view and sink.
+
+In: settings and Proved records. Out: the same, wherever the proof ran. Keeps true: counts alone, no key and no value.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from confluent_kafka import TopicPartition
+
+from cdc.errors import CdcError, ProtocolError, TransientError
+from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
+from cdc.names import control_topic
+from cdc.settings import Settings
+from jobs.control.records import Proved, decode
+from jobs.control.topic import TIMEOUT_S, Publisher, ensure_topic
+
+_WAIT_S: Final = 30.0
+
+
+def publish_proofs(settings: Settings, proofs: Iterable[Proved]) -> None:
+    """Write them down."""
+    publisher = Publisher(settings, ensure_topic(settings))
+    try:
+        for proved in proofs:
+            publisher.publish(proved)
+    finally:
+        publisher.close()
+
+
+def newest_proofs(settings: Settings) -> dict[tuple[str, str], Proved]:
+    """The newest of each view and sink."""
+    found: dict[tuple[str, str], Proved] = {}
+    client = consumer(settings.kafka, f"proofs-{settings.pipeline}")
+    try:
+        topic = control_topic(settings.pipeline)
+        with translated("reading the control topic"):
+            low, _ = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+            client.assign([TopicPartition(topic, 0, low)])
+        deadline = time.monotonic() + _WAIT_S
+        while time.monotonic() < deadline:
+            message = client.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None:
+                if error.code() == END_OF_PARTITION:
+                    return found
+                raise translate(error, "reading the control topic")
+            try:
+                record = decode(message.key(), message.value())
+            except ProtocolError:
+                continue
+            if isinstance(record, Proved):
+                found[record.view, record.sink] = record
+    except CdcError as error:
+        if error.code == TOPIC_MISSING:
+            return {}
+        raise
+    finally:
+        client.close()
+    raise TransientError("the control topic did not answer", "is Kafka up?", code="KAFKA_UNAVAILABLE")

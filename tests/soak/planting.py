@@ -1,0 +1,181 @@
+"""Corruptions of every kind in every sink, planted by the back door: what each must be found as."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import redis
+import requests
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from cdc.names import index_alias
+from cdc.settings import Settings
+
+VIEW, MIRROR = "paid_orders", "public.orders"
+EXTRA = 9_000_000
+COMMIT_ATTEMPTS = 50
+
+
+class Delta:
+    """A table's files; a commit that says nothing of a position, in between those of apply."""
+
+    def __init__(self, settings: Settings, view: str = VIEW) -> None:
+        self._path = f"{settings.delta_root}/{view}"
+
+    def change(self, key: int, column: str, value: str | None) -> None:
+        literal = "NULL" if value is None else "'" + value.replace("'", "''") + "'"
+        self._commit(lambda table: table.update(predicate=f"id = {key}", updates={column: literal}))
+
+    def lose(self, key: int) -> None:
+        self._commit(lambda table: table.delete(f"id = {key}"))
+
+    def copy(self, key: int, as_key: int) -> None:
+        def append(table: DeltaTable) -> None:
+            row = table.to_pyarrow_table(filters=[("id", "=", key)])
+            copied = row.set_column(row.column_names.index("id"), "id", pa.array([as_key], pa.int64()))
+            write_deltalake(table, copied, mode="append")
+
+        self._commit(append)
+
+    def retype(self, column: str) -> None:
+        """All rows as they are, but for the type of one column."""
+
+        def overwrite(table: DeltaTable) -> None:
+            rows = table.to_pyarrow_table()
+            place = rows.column_names.index(column)
+            texts = rows.set_column(place, column, rows.column(column).cast(pa.string()))
+            write_deltalake(table, texts, mode="overwrite", schema_mode="overwrite")
+
+        self._commit(overwrite)
+
+    def _commit(self, change: Callable[[DeltaTable], Any]) -> None:
+        for attempt in range(COMMIT_ATTEMPTS):
+            try:
+                change(DeltaTable(self._path))
+                return
+            except CommitFailedError:
+                if attempt == COMMIT_ATTEMPTS - 1:
+                    raise
+
+
+class Search:
+    """An index."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._at = f"{settings.search.url}/{index_alias(settings.pipeline, VIEW)}"
+
+    def change(self, key: int, column: str, value: Any) -> None:
+        self._call("POST", f"_update/{key}", {"doc": {column: value}})
+
+    def lose(self, key: int) -> None:
+        self._call("DELETE", f"_doc/{key}")
+
+    def copy(self, key: int, as_key: int) -> None:
+        source = self._call("GET", f"_doc/{key}")["_source"]
+        self._call("PUT", f"_doc/{as_key}", {**source, "id": as_key})
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = requests.request(method, f"{self._at}/{path}", json=body, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+
+class Cache:
+    """A cache's entries."""
+
+    def __init__(self, settings: Settings) -> None:
+        cache = settings.cache
+        assert cache.password is not None
+        self._client = redis.Redis.from_url(
+            cache.url, password=cache.password.get_secret_value(), decode_responses=True
+        )
+        self._prefix = f"{settings.pipeline}:{VIEW}"
+
+    def change(self, key: int, column: str, value: Any) -> None:
+        self._client.set(self._name(key), json.dumps({**self._entry(key), column: value}))
+
+    def lose(self, key: int) -> None:
+        assert self._client.delete(self._name(key)) == 1
+
+    def copy(self, key: int, as_key: int) -> None:
+        self._client.set(self._name(as_key), json.dumps({**self._entry(key), "id": as_key}))
+
+    def _entry(self, key: int) -> dict[str, Any]:
+        entry: dict[str, Any] = json.loads(str(self._client.get(self._name(key))))
+        return entry
+
+    def _name(self, key: int) -> str:
+        generation = str(self._client.get(f"{self._prefix}:generation"))
+        return f"{self._prefix}:{generation}:{key}"
+
+
+PLACES: dict[tuple[str, str], Callable[[Settings], Any]] = {
+    (VIEW, "delta"): Delta,
+    (VIEW, "search"): Search,
+    (VIEW, "cache"): Cache,
+    (MIRROR, "delta"): lambda settings: Delta(settings, MIRROR),
+}
+FOUND_AS = {
+    "wrong value": "different",
+    "wrong NULL": "different",
+    "stale row": "different",
+    "half a transaction": "different",
+    "wrong type": "different",
+    "lost row": "missing",
+    "extra row": "extra",
+    "repeated row": "duplicate",
+}
+FROM_BEFORE = ("stale row", "half a transaction")
+"""What the source has changed before, and the sink then takes back."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One of them; `key` is the row's, and of an extra row that of the row that it copies."""
+
+    view: str
+    sink: str
+    kind: str
+    key: int
+
+    @property
+    def named(self) -> tuple[str, str, str, str]:
+        """As a proof names it."""
+        key = EXTRA + self.key if self.kind == "extra row" else self.key
+        return self.view, self.sink, FOUND_AS[self.kind], str(key)
+
+    def plant(self, settings: Settings, before: str) -> None:
+        """Into the sink; `before` is what the customer was called before the last change."""
+        place = PLACES[self.view, self.sink](settings)
+        match self.kind:
+            case "wrong value":
+                place.change(self.key, "amount", "0.26")
+            case "wrong NULL":
+                place.change(self.key, "customer", None)
+            case "wrong type":
+                place.change(self.key, "amount", 0.25)
+            case "lost row":
+                place.lose(self.key)
+            case "extra row":
+                place.copy(self.key, EXTRA + self.key)
+            case "repeated row":
+                place.copy(self.key, self.key)
+            case _:
+                place.change(self.key, "customer", before)
+
+
+def chosen(random: Random, keys: list[int], count: int) -> list[Corruption]:
+    """Of distinct rows; those kinds that a place can have."""
+    found = []
+    for key in random.sample(keys, count):
+        view, sink = random.choice(list(PLACES))
+        no = "wrong type" if sink == "delta" else "repeated row"
+        kind = random.choice([kind for kind in FOUND_AS if kind != no])
+        found.append(Corruption(view, sink, kind, key))
+    return found

@@ -1,0 +1,216 @@
+"""Proofs under load: none may cry wolf, and none may miss what was planted; each corruption is mended and proved again.
+
+PROOFS, PLANTED, RETYPED, SOAK_RATE (changes a second), SEED. Writes bench/results/prove.json; exit 1 if it is not so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from statistics import quantiles
+from typing import Any
+
+from cdc.cli.proving import sinks_of
+from cdc.cli.views import named_views
+from cdc.settings import Settings
+from cdc.stack import daemon
+from cdc.stack.kafka import Kafka
+from cdc.stack.opensearch import OpenSearch
+from cdc.stack.postgres import Postgres
+from cdc.stack.valkey import Valkey
+from jobs.prove import ControlHolder, TimedHolder, prove
+from tests.soak.bed import number, say, write_result
+from tests.soak.orders import STILL, Writes, fill
+from tests.soak.planting import FROM_BEFORE, MIRROR, VIEW, Delta, chosen
+from tests.support.pipelines import Pipeline, Stores, pipeline_on
+from tests.support.servers import PostgresServer, sweep
+
+ROUND = 10
+CHUNK_ROWS = 1_500
+
+
+@dataclass
+class Figures:
+    """What was seen."""
+
+    seconds: list[float] = field(default_factory=list)
+    held_s: list[float] = field(default_factory=list)
+    chunks: list[int] = field(default_factory=list)
+    rows: int = 0
+    false_alarms: list[dict[str, Any]] = field(default_factory=list)
+    planted: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+    missed: list[str] = field(default_factory=list)
+    surplus: list[str] = field(default_factory=list)
+    unmended: list[str] = field(default_factory=list)
+    rebuilt: int = 0
+
+    @property
+    def wrong(self) -> bool:
+        return bool(self.false_alarms or self.missed or self.surplus or self.unmended)
+
+
+def main() -> int:
+    """All of it."""
+    random, figures = Random(int(number("SEED", 20261119))), Figures()
+    began_s = time.monotonic()
+    with running() as pipeline, Writes(pipeline.settings, number("SOAK_RATE", 1_000)) as writes:
+        for done in range(1, int(number("PROOFS", 100)) + 1):
+            prove_once(pipeline.settings, figures, in_chunks=done % 2 == 0)
+            say(f"{done} proofs, {len(figures.false_alarms)} false alarms, {writes.rate:.0f} changes/s")
+        proving_rate = writes.rate
+        wanted = int(number("PLANTED", 200))
+        retyped = min(wanted, int(number("RETYPED", 4)))
+        while sum(figures.planted.values()) < wanted - retyped:
+            count = min(ROUND, wanted - retyped - sum(figures.planted.values()))
+            plant_and_repair(pipeline, random, count, figures)
+            say(f"{sum(figures.planted.values())} planted, missed {figures.missed}, unmended {figures.unmended}")
+        rate = writes.rate
+        for at in range(retyped):
+            retype_and_repair(pipeline, writes, (VIEW, MIRROR)[at % 2], figures)
+            say(f"{figures.planted['wrong type of a column']} columns retyped, rebuilt {figures.rebuilt}")
+    write_result("prove", result(figures, {"proofs": proving_rate, "all": rate}, time.monotonic() - began_s))
+    return int(figures.wrong)
+
+
+@contextmanager
+def running() -> Iterator[Pipeline]:
+    """Servers for this soak alone, and a pipeline with all that it needs, caught up."""
+    with tempfile.TemporaryDirectory(prefix="afterimage-soak-") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        try:
+            postgres = PostgresServer(daemon.start(Postgres(folder / "postgres", port=0)))
+            stores = Stores(
+                daemon.start(Kafka(folder / "kafka", port=0)),
+                daemon.start(OpenSearch(folder / "opensearch", port=0)),
+                daemon.start(Valkey(folder / "valkey", port=0)),
+            )
+            (folder / "pipeline").mkdir()
+            with pipeline_on(postgres, stores, folder / "pipeline") as pipeline:
+                fill(pipeline.admin)
+                pipeline.start()
+                pipeline.catch_up(600)
+                yield pipeline
+        finally:
+            sweep(folder)
+
+
+def prove_once(settings: Settings, figures: Figures, *, in_chunks: bool) -> None:
+    """All views in all sinks; every difference is a false alarm, since nobody has planted any."""
+    pace = settings.prove.model_copy(update={"chunk_rows": CHUNK_ROWS} if in_chunks else {})
+    settings = settings.model_copy(update={"prove": pace})
+    holder, began_s = TimedHolder(ControlHolder(settings)), time.monotonic()
+    proofs = prove(settings, named_views(settings, []), sinks_of(settings), holder)
+    figures.seconds.append(time.monotonic() - began_s)
+    figures.held_s.append(holder.longest_s)
+    figures.chunks.append(max(proof.chunks for proof in proofs))
+    figures.rows += sum(proof.rows for proof in proofs)
+    figures.false_alarms += [proof.to_json() for proof in proofs if not proof.holds]
+
+
+def plant_and_repair(pipeline: Pipeline, random: Random, count: int, figures: Figures) -> None:
+    """A few corruptions of rows that nobody else writes; then the command must find exactly these, and mend them."""
+    corruptions = chosen(random, list(STILL), count)
+    before = {each.key: customer(pipeline, each.key) for each in corruptions}
+    with pipeline.admin.transaction():
+        for each in corruptions:
+            if each.kind in FROM_BEFORE:
+                pair = [each.key, each.key + 1] if each.kind == "half a transaction" else [each.key]
+                pipeline.admin.execute(
+                    "UPDATE public.orders SET customer = customer || '.' WHERE id = ANY(%s)", (pair,)
+                )
+    pipeline.catch_up()
+    for each in corruptions:
+        each.plant(pipeline.settings, before[each.key])
+        figures.planted[each.kind] += 1
+        figures.places[f"{each.view} in {each.sink}"] += 1
+    wanted = {each.named for each in corruptions}
+    proofs = repair(pipeline, [] if random.random() < 0.5 else ["--chunk-rows", str(CHUNK_ROWS)])
+    named = {
+        (proof["view"], proof["sink"], example["difference"], example["key"]["id"])
+        for proof in proofs
+        for example in (proof["found"] or proof)["examples"]
+    }
+    figures.missed += [" ".join(each) for each in sorted(wanted - named)]
+    figures.surplus += [" ".join(each) for each in sorted(named - wanted)]
+    for proof in proofs:
+        planted = sum(each.view == proof["view"] and each.sink == proof["sink"] for each in corruptions)
+        mended = proof["mended"] or {"written": 0, "deleted": 0, "left": 0}
+        if not proof["holds"] or mended["written"] + mended["deleted"] != planted or proof["rebuilt"]:
+            figures.unmended.append(json.dumps(proof))
+
+
+def retype_and_repair(pipeline: Pipeline, writes: Writes, view: str, figures: Figures) -> None:
+    """A Delta column of another type: every row is wrong, and only a rebuild puts that right."""
+    writes.pause()
+    pipeline.catch_up()
+    Delta(pipeline.settings, view).retype("amount")
+    figures.planted["wrong type of a column"] += 1
+    figures.places[f"{view} in delta"] += 1
+    proofs = repair(pipeline, [])
+    figures.rebuilt += any(proof["rebuilt"] for proof in proofs)
+    found = [proof for proof in proofs if proof["found"] and not proof["found"]["holds"]]
+    if [(proof["view"], proof["sink"]) for proof in found] != [(view, "delta")]:
+        figures.missed.append(f"wrong type of a column in {view}")
+    figures.unmended += [json.dumps(proof) for proof in proofs if not proof["holds"]]
+    writes.resume()
+
+
+def repair(pipeline: Pipeline, words: list[str]) -> list[dict[str, Any]]:
+    """By the command."""
+    ended = pipeline.run("prove", "--repair", "--json", *words, VIEW, MIRROR, timeout_s=600)
+    assert ended.stdout, ended.stderr + pipeline.apply.text()[-3000:]
+    proofs: list[dict[str, Any]] = json.loads(ended.stdout)
+    return proofs
+
+
+def customer(pipeline: Pipeline, key: int) -> str:
+    """Now, in the source."""
+    row = pipeline.admin.execute("SELECT customer FROM public.orders WHERE id = %s", (key,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def result(figures: Figures, rates: dict[str, float], seconds: float) -> dict[str, Any]:
+    """For bench/results."""
+    return {
+        "proofs": len(figures.seconds),
+        "false_alarms": len(figures.false_alarms),
+        "rows_compared": figures.rows,
+        "changes_per_s": {name: round(rate) for name, rate in rates.items()},
+        "proof_s": _spread(figures.seconds),
+        "held_s": {
+            "in_one_piece": _spread(figures.held_s[::2]),
+            "in_chunks": _spread(figures.held_s[1::2]),
+        },
+        "chunks_max": max(figures.chunks, default=0),
+        "planted": sum(figures.planted.values()),
+        "missed": len(figures.missed),
+        "named_besides": len(figures.surplus),
+        "not_mended": len(figures.unmended),
+        "by_kind": dict(sorted(figures.planted.items())),
+        "by_place": dict(sorted(figures.places.items())),
+        "rebuilt": figures.rebuilt,
+        "seconds": round(seconds, 1),
+        "wrong": [*figures.false_alarms, *figures.missed, *figures.surplus, *figures.unmended],
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    if len(values) < 2:
+        return {}
+    cuts = quantiles(values, n=100, method="inclusive")
+    return {"p50": round(cuts[49], 2), "p99": round(cuts[98], 2), "max": round(max(values), 2)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
