@@ -22,9 +22,8 @@ from cdc.progress_log import ProgressLog
 from cdc.rotation import may_be_replaced
 from cdc.settings import Settings
 from jobs.batch import Target, Task, hides_rows, is_stopped
-from jobs.control import ControlServer, RunTo, State
+from jobs.control import ControlServer, Kind, RunTo, State
 from jobs.control import Run as Running
-from jobs.control.records import Kind
 from jobs.dead_letters import DeadLetters
 from jobs.ledger import Ledger
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
@@ -84,8 +83,7 @@ class ApplyRun:
         self._pipeline: Pipeline | None = None
         self._schemas = 0
         self._rebuild: dict[str, str] = {}
-        self._batch_s = 0.0
-        self._looked_s = 0.0
+        self._batch_s = self._looked_s = 0.0
         self._waits = False
         self.proofs: ProofThread | None = None
         self.lsn = 0
@@ -282,10 +280,8 @@ class ApplyRun:
 
     def _fail_requests(self, error: CdcError) -> None:
         """Who waits for a rebuild hears why it failed, unless it will be tried again."""
-        if isinstance(error, TransientError):
-            return
         for request in self._control.requests():
-            if request.kind is Kind.REBUILD:
+            if request.kind is Kind.REBUILD and not isinstance(error, TransientError):
                 self._control.answer(request.id, State.FAILED, message=error.message)
 
     @property
