@@ -31,7 +31,9 @@ STATEMENTS = (
 
 def fill(admin: psycopg.Connection[Any]) -> None:
     """Both kinds."""
-    orders = "INSERT INTO public.orders SELECT g, 'customer ' || g, 0.25, g %% 2 = 0 FROM generate_series(%s, %s) g"
+    orders = (
+        "INSERT INTO public.orders SELECT g, 'customer ' || g, 0.25, g %% 2 = 0 FROM generate_series(%s::bigint, %s) g"
+    )
     admin.execute(orders, (STILL.start, STILL.stop))
     admin.execute(orders, (1, LIVE_ROWS))
     admin.execute("INSERT INTO public.order_items SELECT 3 * g + 1, 1, 'product', 2 FROM generate_series(333, 1332) g")
