@@ -51,6 +51,12 @@ CREATE DOMAIN public.numbers AS int[];
 CREATE TYPE public.pair AS (a int, "b c" text);
 CREATE TYPE public.nested AS (p public.pair, many public.pair[], at timestamptz, raw bytea, n numeric);
 CREATE TYPE public.text_range AS RANGE (subtype = text);
+CREATE DOMAIN public.good_mood AS public.mood CHECK (VALUE <> '');
+CREATE DOMAIN public.whole_pair AS public.pair CHECK ((VALUE).a > 0);
+CREATE DOMAIN public.span AS public.text_range;
+CREATE DOMAIN public.labels AS public.hstore;
+CREATE TYPE public.offer AS (price public.price, moods public.good_mood[], span public.span);
+CREATE TYPE public.day_range AS RANGE (subtype = public.day);
 """
 """What the types of USER_DEFINED need."""
 
@@ -166,10 +172,17 @@ USER_DEFINED: Final = (
     Case("public.price", ("7.5", "-0.01", "999.99")),
     Case("public.dear_price", ("1.01",)),
     Case("public.day", ("2026-11-18",), unfit=("infinity", "0044-03-15 BC")),
-    Case("public.numbers", ("{1,NULL}", "[0:1]={5,6}", "{}"), array=False),
+    Case("public.numbers", ("{1,NULL}", "[0:1]={5,6}", "{}"), array=False, arrays=('{"{1,NULL}","[0:1]={5,6}",NULL}',)),
     Case("public.pair", ('(1,"a ""b"", \\\\c")', "(,)", '(2,"")')),
     Case("public.nested", ('("(1,x)","{""(1,y)"",NULL}","0044-03-15 00:00:00+00 BC","\\\\x00ff",NaN)', "(,,,,)")),
     Case("public.text_range", ('["a b","c,d")', '("",]', "empty")),
+    Case("public.text_multirange", ('{["a b","c,d"),[e,)}', "{}")),
+    Case("public.good_mood", ("so so", '"')),
+    Case("public.whole_pair", ('(1,"a, b")', "(2,)")),
+    Case("public.span", ('["a b","c,d")', "empty")),
+    Case("public.labels", ('"a"=>NULL', "")),
+    Case("public.offer", ('(7.50,"{""so so"",NULL}","[a,b)")', "(,,)")),
+    Case("public.day_range", ("[2026-11-18,infinity]", "(,)")),
 )
 SINCE_17: Final = (Case("interval", ("infinity", "-infinity"), since=17),)
 CORPUS: Final = (*BUILT_IN, *USER_DEFINED, *SINCE_17)
