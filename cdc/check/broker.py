@@ -20,6 +20,7 @@ from cdc.kafka_clients import admin as admin_client
 from cdc.kafka_clients import cluster, producer, translate, translated
 from cdc.names import topic_name
 from cdc.settings import Kafka, Settings
+from cdc.sizes import size_text
 from cdc.topics import TopicPlan, pipeline_topics, table_topic
 
 _TIMEOUT_S: Final = 6.0
@@ -40,31 +41,35 @@ def look_at_broker(settings: Settings, relations: Sequence[Relation]) -> list[Fi
     except CdcError as error:
         return [of_error(error)]
     existing = {name: len(topic.partitions) for name, topic in metadata.topics.items()}
-    plans = [
-        *pipeline_topics(settings.pipeline),
-        *(
-            table_topic(topic_name(settings.pipeline, relation.schema, relation.name), settings.kafka.partitions)
-            for relation in relations
-        ),
+    tables = [
+        table_topic(topic_name(settings.pipeline, relation.schema, relation.name), settings.kafka.partitions)
+        for relation in relations
     ]
-    largest = max(int(plan.config.get("max.message.bytes", 0)) for plan in plans)
+    plans = [*pipeline_topics(settings.pipeline), *tables]
+    limits = {plan.name: int(plan.config.get("max.message.bytes", 0)) for plan in plans}
+    accepted = _request_bytes_max(admin, next(iter(metadata.brokers)))
     wrong = [
-        *_existing(admin, [plan for plan in plans if plan.name in existing], existing),
+        *_existing(admin, [plan for plan in plans if plan.name in existing], existing, limits),
         *_missing(admin, [plan for plan in plans if plan.name not in existing], settings.kafka),
-        *_requests(_request_bytes_max(admin, next(iter(metadata.brokers))), largest),
+        *_requests(accepted, max(limits.values())),
         *_transactions(settings),
     ]
     there = sum(plan.name in existing for plan in plans)
+    rows = size_text(min(limits[plan.name] for plan in tables or plans))
+    request = "an unknown size" if accepted is None else size_text(accepted)
     return wrong or [
         ok(
             "KAFKA",
             f"Kafka has {len(metadata.brokers)} broker(s), {there} of {len(plans)} topics, "
-            f"and takes rows of up to {largest >> 20} MiB",
+            f"and takes rows of up to {rows} (requests of up to {request})",
         )
     ]
 
 
-def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[str, int]) -> Iterator[Finding]:
+def _existing(
+    admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[str, int], limits: dict[str, int]
+) -> Iterator[Finding]:
+    """Fills in what the topics take in place of what they were made to take."""
     if not plans:
         return
     resources = {plan.name: ConfigResource(ConfigResource.Type.TOPIC, plan.name) for plan in plans}
@@ -85,7 +90,9 @@ def _existing(admin: AdminClient, plans: Sequence[TopicPlan], partitions: dict[s
         except KafkaException as error:
             yield of_error(translate(error.args[0], f"looking at topic {plan.name}"))
             continue
-        yield from _settings(plan, {name: str(entry.value) for name, entry in entries.items()})
+        actual = {name: str(entry.value) for name, entry in entries.items()}
+        limits[plan.name] = int(actual.get("max.message.bytes", limits[plan.name]))
+        yield from _settings(plan, actual)
         if missing := [operation.name for operation in _NEEDED if operation not in allowed]:
             yield _forbidden(plan.name, " and ".join(missing))
 

@@ -100,6 +100,10 @@ def test_a_half_open_line_to_postgres_is_given_up(lines: Lines) -> None:
     lines.strike(lines.postgres.stall, heal=lines.postgres, noticed=LOST)
 
 
+def test_a_half_open_line_to_kafka_is_given_up(lines: Lines) -> None:
+    lines.strike(lines.kafka.stall, heal=lines.kafka, noticed=LOST)
+
+
 def test_a_commit_whose_answer_is_lost_counts_once(lines: Lines) -> None:
     for _ in range(3):
         # The client asks again by itself, and the broker knows that it has committed.

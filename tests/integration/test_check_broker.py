@@ -71,6 +71,13 @@ def in_time(settings, found):
     return last
 
 
+def alter(settings, topic, name, value):
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap})
+    change = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result()
+
+
 def test_before_the_first_capture_all_is_right_and_nothing_is_made(settings):
     [found] = look_at_broker(settings, [ORDERS])
     assert (found.level, found.code) == (Level.OK, "KAFKA")
@@ -80,7 +87,17 @@ def test_before_the_first_capture_all_is_right_and_nothing_is_made(settings):
 @pytest.mark.usefixtures("plans")
 def test_topics_made_by_capture_are_right(settings):
     [found] = look_at_broker(settings, [ORDERS])
-    assert found.message == "Kafka has 1 broker(s), 7 of 7 topics, and takes rows of up to 64 MiB"
+    had = "Kafka has 1 broker(s), 7 of 7 topics, and takes rows of up to"
+    assert found.message == f"{had} 64.0 MiB (requests of up to 128.0 MiB)"
+
+
+def test_a_topic_that_takes_more_is_right_and_told(settings, plans):
+    alter(settings, plans[-1].name, "max.message.bytes", str(80 << 20))
+    [found] = in_time(settings, lambda found: "80.0 MiB" in found[0].message)
+    assert found.level is Level.OK
+    alter(settings, plans[-1].name, "max.message.bytes", str(130 << 20))
+    [found] = in_time(settings, lambda found: found[0].code == "REQUEST_SIZE")
+    assert "records of 136314880" in found.message
 
 
 @pytest.mark.usefixtures("plans")
@@ -100,10 +117,7 @@ def test_a_topic_that_is_not_compacted_is_named(settings):
 
 
 def test_a_setting_changed_since_is_a_warning(settings, plans):
-    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap})
-    change = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, plans[-1].name, incremental_configs=[change])
-    admin.incremental_alter_configs([resource])[resource].result()
+    alter(settings, plans[-1].name, "max.message.bytes", "1000")
     [found] = in_time(settings, lambda found: found[0].code == "TOPIC_SETTINGS")
     assert found.level is Level.WARNING
     assert "max.message.bytes=67108864" in found.remedy
