@@ -96,6 +96,8 @@ def _snapshot_turns(bench: Bench, work: Snapshot, repeats: int, sides: list[str]
     database = _database(bench, work.name)
     _fill_table(bench, database, work.ddl, work.rows)
     for _ in range(repeats):
+        if limit.SIDE in sides and limit.is_there():
+            yield _told(work.name, limit.run_copy(_conninfo(bench, database), TABLE, work.rows))
         if "afterimage" in sides:
             pipeline = Pipeline.prepared(bench, f"a{secrets.token_hex(3)}", database, f"public.{TABLE}")
             yield _told(work.name, pipeline.run(work.records))
@@ -132,8 +134,7 @@ def _catch_up_turns(bench: Bench, work: CatchUp, repeats: int, sides: list[str])
 def _limit_turn(bench: Bench, database: str, work: CatchUp) -> Callable[[], Run]:
     slot = f"l{secrets.token_hex(3)}"
     _create_slot(bench, database, slot)
-    at = bench.postgres
-    conninfo = f"host={at.host} port={at.port} user={at.user} password={at.password} dbname={database}"
+    conninfo = _conninfo(bench, database)
 
     def run() -> Run:
         with bench.connect(database) as connection:
@@ -142,6 +143,11 @@ def _limit_turn(bench: Bench, database: str, work: CatchUp) -> Callable[[], Run]
         return limit.run_limit(limit.Log(conninfo, slot, PUBLICATION, end[0], work.changes))
 
     return run
+
+
+def _conninfo(bench: Bench, database: str) -> str:
+    at = bench.postgres
+    return f"host={at.host} port={at.port} user={at.user} password={at.password} dbname={database}"
 
 
 def _database(bench: Bench, name: str) -> str:

@@ -20,7 +20,7 @@ _WORKS = {
     "catchup_1row": "catch-up, 1-row transactions",
     "catchup_100row": "catch-up, 100-row transactions",
 }
-_SIDES = {"afterimage": "Afterimage", "debezium": "Debezium", "limit": "limit (pg_recvlogical)"}
+_SIDES = {"afterimage": "Afterimage", "debezium": "Debezium", "limit": "limit (COPY, pg_recvlogical)"}
 
 
 def table(results: dict[str, Any]) -> str:

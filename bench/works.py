@@ -83,13 +83,13 @@ class CatchUp:
 
 
 def snapshots(scale: float) -> list[Snapshot]:
-    """Those of the issue at `scale` 1."""
+    """The whole ones at `scale` 1."""
     rows = int(1_000_000 * scale)
     return [Snapshot("snapshot", ACCOUNTS, rows), Snapshot("snapshot_wide", WIDE, rows)]
 
 
 def catch_ups(scale: float) -> list[CatchUp]:
-    """Those of the issue at `scale` 1."""
+    """The whole ones at `scale` 1."""
     changes, rows = int(500_000 * scale), int(100_000 * min(1.0, scale * 2))
     return [
         CatchUp("catchup_1row", ONE_ROW, changes, rows, 1.2),

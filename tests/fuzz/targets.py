@@ -18,6 +18,7 @@ from cdc.progress import Kind, Progress
 from cdc.rows import KINDS, decode_row
 from cdc.schema_record import SchemaRecord
 from snapshot.copy_text import parse_line
+from tests.fuzz import compiled
 from tests.support.frame_corpus import FrameReader, recordings
 
 _STREAM = bytes((STREAM_START, STREAM_STOP, STREAM_COMMIT, STREAM_ABORT))
@@ -44,6 +45,8 @@ DECODERS: Final[tuple[Callable[[bytes], Any], ...]] = (
     parse_line,
     Progress.from_bytes,
     SchemaRecord.from_value,
+    compiled.change,
+    compiled.line,
 )
 
 
@@ -84,4 +87,6 @@ def seeds() -> Iterator[bytes]:
     yield b"\x06" + made.to_bytes()
     columns = (Column("id", 20, -1, "bigint", 20, True, False), Column("n", 1700, 655366, "numeric(10,2)", 1700, False))
     relation = Relation(16384, "public", "orders", "d", columns)
+    yield from (b"\x08" + data for data in compiled.changes())
+    yield from (b"\x09" + data for data in compiled.lines())
     yield b"\x07" + SchemaRecord(5, relation, "p.public.orders", 2).value()
