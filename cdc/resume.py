@@ -69,6 +69,17 @@ def decide_start(progress: Progress | None, slot: SlotState | None, system_id: s
     return Start.STREAM
 
 
+def obstacle(progress: Progress, slot: SlotState | None) -> OperatorError | None:
+    """Why capture would not go on from here, as far as the slot goes; a slot that is read moves with the topics."""
+    if slot is not None and slot.active_pid is not None:
+        return None
+    try:
+        decide_start(progress, slot, progress.system_id)
+    except OperatorError as error:
+        return error
+    return None
+
+
 def require_ours(slot: SlotState | None, database: str) -> None:
     """A slot of our name that is somebody else's is neither read nor dropped."""
     if slot is not None and (slot.plugin, slot.database) != ("pgoutput", database):

@@ -11,6 +11,7 @@ from cdc.check.broker import look_at_broker
 from cdc.check.finding import Finding, Level
 from cdc.check.fix import fix
 from cdc.check.folders import look_at_folders
+from cdc.check.resumption import look_at_resumption
 from cdc.check.sinks import look_at_cache, look_at_search
 from cdc.check.source import look_at_source
 from cdc.settings import Settings
@@ -22,8 +23,17 @@ def check(settings: Settings, views_need: Set[str]) -> list[Finding]:
     """Look at everything; `views_need` holds "search" and "cache" where a view has that sink."""
     found, relations = look_at_source(settings)
     found += look_at_broker(settings, relations)
+    if not any(finding.code == "KAFKA_UNAVAILABLE" for finding in found):
+        found = _with_resumption(found, look_at_resumption(settings))
     if "search" in views_need:
         found += look_at_search(settings)
     if "cache" in views_need:
         found += look_at_cache(settings)
     return found + look_at_folders(settings)
+
+
+def _with_resumption(found: list[Finding], more: list[Finding]) -> list[Finding]:
+    """What the topics say of the slot comes in place of what the slot alone looks like."""
+    told = {finding.code for finding in found}
+    more = [finding for finding in more if finding.code not in told]
+    return [finding for finding in found if not (more and finding.code == "SLOT")] + more

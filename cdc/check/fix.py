@@ -24,8 +24,11 @@ from cdc.sqlstate import translated
 Connection = psycopg.Connection[Any]
 
 
-def fix(settings: Settings) -> list[str]:
-    """Put right what can be put right without harming anybody; safe to repeat."""
+def fix(settings: Settings, *, passwords: bool = True) -> list[str]:
+    """Put right what can be put right without harming anybody; safe to repeat.
+
+    Without `passwords` a role that is there keeps its own: others may use it, and the configured one may be wrong.
+    """
     source = settings.source
     if source.admin is None:
         raise ConfigError(
@@ -40,8 +43,8 @@ def fix(settings: Settings) -> list[str]:
             raise OperatorError("none of the tables in source.tables can be captured", "run: afterimage check")
         with translated(), connection.transaction():
             return [
-                *_role(connection, source, source.stream, replication=True),
-                *_role(connection, source, source.read, replication=False),
+                *_role(connection, source, source.stream, replication=True, password=passwords),
+                *_role(connection, source, source.read, replication=False, password=passwords),
                 *_privileges(connection, source, followed),
                 *_publication(connection, settings.publication, followed),
             ]
@@ -56,7 +59,7 @@ def _require_primary(connection: Connection) -> None:
         )
 
 
-def _role(connection: Connection, source: Source, role: Role, *, replication: bool) -> Iterator[str]:
+def _role(connection: Connection, source: Source, role: Role, *, replication: bool, password: bool) -> Iterator[str]:
     row = connection.execute(
         "SELECT rolcanlogin, rolreplication, rolsuper FROM pg_catalog.pg_roles WHERE rolname = %s", [role.user]
     ).fetchone()
@@ -72,7 +75,7 @@ def _role(connection: Connection, source: Source, role: Role, *, replication: bo
     if missing := [name for name, is_there in wanted if not is_there]:
         _alter(connection, "ALTER", role, missing)
         yield f"gave role {role.user} {' '.join(missing)}"
-    if _password_is_wrong(source, role):
+    if password and _password_is_wrong(source, role):
         _alter(connection, "ALTER", role, _password(connection, role))
         yield f"set the password of role {role.user} to the configured one"
 

@@ -206,7 +206,7 @@ class CaptureRun:
         """The first run makes the roles and the publication, where it has been given a role that may."""
         if self.settings.source.admin is not None:
             try:
-                for line in fix(self.settings):
+                for line in fix(self.settings, passwords=False):
                     _log.info("prepared the source", made=line)
             except OperatorError as error:
                 if error.code != "STANDBY":  # prepared on its primary, or the next step says what is missing

@@ -16,6 +16,7 @@ from cdc.errors import CdcError, ConfigError
 from cdc.postgres import connect
 from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
+from cdc.resume import SlotState, obstacle
 from cdc.retention import Danger, Retention, judge, seconds_left, written_per_s
 from cdc.settings import Settings
 from cdc.slots import read_retention
@@ -114,6 +115,10 @@ class Observer:
             )
             proofs = pool.submit(_asked, lambda: newest_proofs(self._settings), problems)
         source, progress, owner = parts[0].result(), parts[1].result(), parts[2].result()
+        if self._obstacle(source, progress) is not None:  # looked at at one time, so perhaps in the wrong order
+            source, progress = _asked(self._source, problems), _asked(self._progress, problems)
+            if (error := self._obstacle(source, progress)) is not None:
+                problems.append(f"{error.message} ({error.code})\n  {error.hint}")
         views = self._views(source, progress, problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
         told = tuple(dict.fromkeys(problems))
@@ -134,6 +139,15 @@ class Observer:
         if self._log is None:
             self._log = ProgressLog(self._settings.kafka, self._settings.pipeline)
         return self._log.newest()
+
+    def _obstacle(self, source: SourceStanding | None, progress: Progress | None) -> CdcError | None:
+        """Why capture would not start again, as far as that is told nowhere else."""
+        if source is None or progress is None or not progress.is_boundary:
+            return None
+        kept = source.retention
+        slot = SlotState(self._settings.slot, kept.confirmed_lsn, None, "", "", kept.reason is not None, kept.reason)
+        found = obstacle(progress, slot if kept.active is not None else None) if not kept.active else None
+        return found if found is not None and found.code != "SLOT_LOST" else None
 
     def _views(
         self, source: SourceStanding | None, progress: Progress, problems: list[str]

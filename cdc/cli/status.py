@@ -19,7 +19,7 @@ from cdc.cli.services import Service
 from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
 from cdc.evolution import heals
 from cdc.lsn import format_lsn
-from cdc.progress import Kind
+from cdc.progress import Kind, Progress
 from cdc.retention import SAFE, Level
 from cdc.settings import Settings
 from cdc.sizes import duration_text, size_text
@@ -131,7 +131,7 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
     source, progress = report.source, report.progress
     table.add_row("[bold]pipeline[/]", settings.pipeline)
     if source is not None:
-        table.add_row("[bold]source[/]", f"{format_lsn(source.lsn)}   slot {settings.slot}: {_slot(source)}")
+        table.add_row("[bold]source[/]", f"{format_lsn(source.lsn)}   slot {settings.slot}: {_slot(source, progress)}")
     if progress is None:
         table.add_row("[bold]capture[/]", "has not begun")
     elif progress.kind is Kind.RECOVER:
@@ -174,10 +174,10 @@ def _proved(proved: Proved | None) -> str:
     return f"[bold red]{f'{proved.differences:,} keys differed' if proved.problem is None else 'not proved'}[/] {ago}"
 
 
-def _slot(source: SourceStanding) -> str:
+def _slot(source: SourceStanding, progress: Progress | None) -> str:
     kept = source.retention
     if kept.active is None:
-        return "not made yet"
+        return "not made yet" if progress is None else "[bold red]is not there[/]"
     parts = ["active" if kept.active else "nobody reads it"]
     if kept.kept_bytes is not None:
         parts.append(f"keeps {size_text(kept.kept_bytes)} of WAL")
@@ -217,6 +217,8 @@ def _danger_text(report: Report) -> list[str]:
 
 
 def _behind(report: Report) -> str:
+    if report.capture_lag_bytes is None:
+        return "how far behind is not known"
     return f"{size_text(report.capture_lag_bytes)} behind, {_seconds(report.capture_lag_s)}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cdc.postgres import connect
 from cdc.settings import Kafka, Settings
 from tests.support.processes import run_command, write_config
 
@@ -40,6 +41,15 @@ def test_a_wrong_password(config: Path, source: Settings) -> None:
     assert "PASSWORD" in said
     assert "remedy" in said
     assert "wr0ng-secret" not in said
+
+
+def test_the_first_capture_leaves_the_passwords_of_roles_alone(config: Path, source: Settings) -> None:
+    """Another pipeline may use the role; `check --fix` is there for it."""
+    role = source.source.stream
+    wrong = edit(config, source={"stream": {"user": role.user, "password": "wr0ng-secret"}})
+    code, said = refused(wrong, "capture")
+    assert (code, "PASSWORD" in said) == (3, True)
+    connect(source.source, role).close()
 
 
 def test_an_unknown_table(config: Path) -> None:

@@ -84,11 +84,26 @@ def drop_slot(settings: Settings, admin: Any) -> None:
     admin.execute("SELECT pg_drop_replication_slot(%s)", [settings.slot])
 
 
-def test_a_dropped_slot(settings: Settings, admin: Any) -> None:
+def told(settings: Settings, folder: Path) -> str:
+    """What `status` and `check` both say of the slot."""
+    settings.views.mkdir(parents=True, exist_ok=True)
+    config = write_config(settings, folder)
+    status = run_command(config, "status", "--json")
+    problems = "; ".join(json_of(status)["problems"])
+    assert status.returncode == bool(problems)
+    found = json_of(run_command(config, "check", "--json"))["findings"]
+    [code] = [each["code"] for each in found if each["code"].startswith("SLOT")]
+    assert (f"({code})" in problems) == (code != "SLOT")
+    return str(code)
+
+
+def test_a_dropped_slot(settings: Settings, admin: Any, tmp_path: Path) -> None:
     captured_once(settings, admin)
+    assert told(settings, tmp_path) == "SLOT"
     drop_slot(settings, admin)
     miss_some(admin)
     assert code_of_start(settings) == "SLOT_MISSING"
+    assert told(settings, tmp_path) == "SLOT_MISSING"
 
     before = len(table_messages(settings, "public", "orders"))
     found = recover(settings)
@@ -109,12 +124,13 @@ def test_a_dropped_slot(settings: Settings, admin: Any) -> None:
     assert boundary.lsn == boundary.recovered_lsn == found.lsn
 
 
-def test_a_slot_that_something_else_moved_on(settings: Settings, admin: Any) -> None:
+def test_a_slot_that_something_else_moved_on(settings: Settings, admin: Any, tmp_path: Path) -> None:
     captured_once(settings, admin)
     miss_some(admin)
     await_release(admin, settings.slot)
     admin.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", [settings.slot])
     assert code_of_start(settings) == "SLOT_AHEAD"
+    assert told(settings, tmp_path) == "SLOT_AHEAD"
 
     assert recover(settings).changed == 6
 
