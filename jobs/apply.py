@@ -32,6 +32,7 @@ from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
 from jobs.rebuild_progress import RebuildProgress
 from jobs.recording import located, recorded, require_kept
+from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
 from jobs.unfit import LackingRows
 from sinks.protocol import Position
@@ -80,7 +81,7 @@ class ApplyRun:
         self._dead_letters = DeadLetters(settings)
         tolerated = settings.apply.unfit_values == "dead_letter"
         self._lacking = LackingRows(self._dead_letters, settings.apply.dead_letters_max, tolerated=tolerated)
-        self._pipeline: Pipeline | None = None
+        self._refresher: Refresher | None = None
         self._schemas = 0
         self._rebuild: dict[str, str] = {}
         self._batch_s = self._looked_s = 0.0
@@ -121,7 +122,8 @@ class ApplyRun:
     def _session(self) -> None:
         # In this order: schemas that are newer than the boundary are read again when the next one tells of them.
         self._schemas = self._await_first_boundary().schemas
-        self._pipeline = load_pipeline(self._settings, _left_out if self._pipeline is not None else None)
+        pipeline = load_pipeline(self._settings, _left_out if self._refresher is not None else None)
+        self._refresher = Refresher(self._spark, pipeline)
         settled, self._settled = self._settled, False
         machine = apply_machine(settled=settled)
         answer: Any = None
@@ -162,6 +164,7 @@ class ApplyRun:
             own = dict(zip(sinks, pool.map(lambda sink: sink.position(), sinks.values()), strict=True))
         found = located(sinks, own, self._ledger.read())
         self._lacking.locate(found)
+        self._queries.locate(found)
         for target, position in found.items():
             stands = format_lsn(position.lsn) if position is not None else "nowhere"
             _log.info("view found", view=target.view, sink=target.sink, lsn=stands)
@@ -252,11 +255,12 @@ class ApplyRun:
         self._control.confirm_owner()
         with RebuildProgress(self._control, self._spark, self._rebuild, tasks) as progress:
             refused = self._dead_letters, self._lacking
-            TaskRunner(self._settings, self._spark, self._loaded, *refused, progress.ended).run(tasks)
+            TaskRunner(self._settings, self._queries, *refused, progress.ended).run(tasks)
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
         self._control.confirm_owner()
-        positions = {target: self._lacking.marked(target, position) for target, position in positions.items()}
+        marked = self._lacking.marked
+        positions = {at: self._queries.marked(at, marked(at, position)) for at, position in positions.items()}
         rows = recorded(self._loaded.sinks, positions)
         if rows:
             self._ledger.write(rows)
@@ -286,8 +290,12 @@ class ApplyRun:
 
     @property
     def _loaded(self) -> Pipeline:
-        assert self._pipeline is not None
-        return self._pipeline
+        return self._queries.pipeline
+
+    @property
+    def _queries(self) -> Refresher:
+        assert self._refresher is not None
+        return self._refresher
 
 
 def _left_out(error: ConfigError) -> None:

@@ -7,8 +7,9 @@ at the same commit LSN, but for those of tables that stopped alone; what its off
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from cdc.errors import OperatorError
@@ -17,6 +18,9 @@ from cdc.progress import Progress, Stop
 from sinks.protocol import Position
 
 Offsets = tuple[int, ...]
+
+TABLE: Final = "delta"
+"""The sink that a view's readers, and the views above it, read."""
 
 STALE_US: Final = 12 * 3600 * 1_000_000
 """What lay unread for longer may have lacked a delete by now, which compaction took away; half of what is kept."""
@@ -28,11 +32,27 @@ half of min.compaction.lag.ms."""
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One view in one sink, and the topic that its rows come from."""
+    """One view in one sink, and the topic that its rows come from.
+
+    A query's rows come from Delta tables: its `level` is above those of the tables that it reads, and its other sinks'
+    are above its own table's. `below` are the topics of all that it is made of.
+    """
 
     view: str
     sink: str
     topic: str
+    level: int = 0
+    below: tuple[str, ...] = ()
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether its rows come from Delta tables."""
+        return self.level > 0
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics that its rows depend on."""
+        return self.below if self.is_derived else (self.topic,)
 
 
 class Mode(enum.Enum):
@@ -45,7 +65,10 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Bring one target to `position` from the records of [start, end) with floor <= commit LSN < position.lsn."""
+    """Bring one target to `position` from the records of [start, end) with floor <= commit LSN < position.lsn.
+
+    A derived target has no offsets: it is brought there from Delta tables that stand there when its `stage` begins.
+    """
 
     target: Target
     mode: Mode
@@ -53,6 +76,7 @@ class Task:
     end: Offsets
     floor_lsn: int
     position: Position
+    stage: int = 0
 
 
 def plan(
@@ -66,8 +90,11 @@ def plan(
     assert ceiling_lsn <= boundary.lsn
     # Compaction goes on while capture rests, so the newest boundary does not say how late it is.
     now_us = max(now_us, boundary.source_ts_us)
-    tasks = []
+    tasks = _caught_up(positions)
     for target, position in positions.items():
+        if target.is_derived:
+            tasks += _derived(target, position, boundary, ceiling_lsn, rebuild)
+            continue
         stop = boundary.stopped.get(target.topic)
         if stop is not None and stop.covers(ceiling_lsn):
             tasks += _up_to_stop(target, position, boundary, ceiling_lsn, stop, now_us)
@@ -97,8 +124,45 @@ def hides_rows(newest: Progress | None, now_us: int) -> bool:
 
 def is_stopped(target: Target, boundary: Progress, lsn: int | None = None) -> bool:
     """Whether the target can't stand at `lsn` (else the boundary's), since its topic lacks what came before it."""
-    stop = boundary.stopped.get(target.topic)
-    return stop is not None and stop.covers(boundary.lsn if lsn is None else lsn)
+    stops = (boundary.stopped.get(topic) for topic in target.topics)
+    return any(stop is not None and stop.covers(boundary.lsn if lsn is None else lsn) for stop in stops)
+
+
+def stages(tasks: Iterable[Task]) -> list[list[Task]]:
+    """The tasks in the order in which they are carried out; those of one stage in any order, or at once."""
+    ordered = sorted(tasks, key=lambda task: task.stage)
+    return [list(group) for _, group in groupby(ordered, key=lambda task: task.stage)]
+
+
+def _caught_up(positions: Mapping[Target, Position | None]) -> list[Task]:
+    """Before a query's table moves on, its other sinks come to where it stands.
+
+    One of them may have been killed while it wrote, and holds rows of there: what its table's next change leaves alone
+    would never be put right.
+    """
+    tables = {target.view: position for target, position in positions.items() if target.sink == TABLE}
+    return [
+        Task(target, Mode.WRITE, (), (), position.lsn, table)
+        for target, position in positions.items()
+        if target.is_derived
+        and position is not None
+        and (table := tables.get(target.view)) is not None
+        and position.lsn < table.lsn
+    ]
+
+
+def _derived(
+    target: Target, position: Position | None, boundary: Progress, ceiling_lsn: int, rebuild: Collection[str]
+) -> list[Task]:
+    """A query is refreshed from tables that stand at the ceiling; over a table that stopped it stays where it is."""
+    if is_stopped(target, boundary, ceiling_lsn):
+        return []
+    goal = Position(ceiling_lsn, boundary.source_ts_us, {})
+    if position is None or target.view in rebuild or position.lsn < boundary.origin_lsn:
+        return [Task(target, Mode.REPLACE, (), (), 0, goal, target.level)]
+    if position.lsn > boundary.lsn:
+        raise _ahead(target, position, boundary)
+    return [Task(target, Mode.WRITE, (), (), position.lsn, goal, target.level)] if position.lsn < ceiling_lsn else []
 
 
 def _up_to_stop(

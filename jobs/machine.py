@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Carry out the tasks, in any order or at once. No answer: every one of them is durable."""
+    """Carry out the tasks, stage by stage (jobs.batch.stages). No answer: every one of them is durable."""
 
     tasks: Sequence[Task]
 

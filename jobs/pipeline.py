@@ -6,17 +6,17 @@ file and position, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from cdc.schema_log import read_schemas
 from cdc.settings import Settings
-from jobs.batch import Target
+from jobs.batch import TABLE, Target
 from jobs.declare import OnError, load_views, mirror_spec
 from jobs.tables import TableInfo
 from sinks.protocol import Sink
 from sinks.registry import make_sink
-from sinks.spec import ViewSpec
+from sinks.spec import Kind, SinkOptions, ViewSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,16 @@ def declared(
         return {}
     specs = [mirror_spec(table) for table in tables.values()]
     specs += load_views(settings.views, tables, on_error)
-    return {spec.name: spec for spec in specs}
+    read = {relation for spec in specs for relation in spec.relations}
+    return {spec.name: _with_table(spec, is_read=spec.name in read) for spec in specs}
+
+
+def _with_table(spec: ViewSpec, *, is_read: bool) -> ViewSpec:
+    """A query's rows, and those that a query reads, are kept in Delta whatever other sinks there are."""
+    has_one = any(option.name == TABLE for option in spec.sinks)
+    if has_one or not (is_read or spec.kind is Kind.QUERY):
+        return spec
+    return replace(spec, sinks=(SinkOptions(TABLE), *spec.sinks))
 
 
 def load_pipeline(settings: Settings, on_error: OnError | None = None) -> Pipeline:
@@ -54,9 +63,35 @@ def load_pipeline(settings: Settings, on_error: OnError | None = None) -> Pipeli
     """
     tables = captured_tables(settings)
     specs = declared(settings, tables, on_error)
-    sinks = {}
-    for spec in specs.values():
-        topic = tables[spec.schema, spec.table].topic
-        for option in spec.sinks:
-            sinks[Target(spec.name, option.name, topic)] = make_sink(option, spec, settings)
+    topics = {key: table.topic for key, table in tables.items()}
+    sinks = {
+        target: make_sink(option, spec, settings)
+        for spec in specs.values()
+        for target, option in _targets(spec, specs, topics)
+    }
     return Pipeline({table.topic: table for table in tables.values()}, specs, sinks)
+
+
+def _targets(
+    spec: ViewSpec, specs: Mapping[str, ViewSpec], topics: Mapping[tuple[str, str], str]
+) -> Iterator[tuple[Target, SinkOptions]]:
+    if spec.kind is not Kind.QUERY:
+        topic = topics[spec.schema, spec.table]
+        yield from ((Target(spec.name, option.name, topic), option) for option in spec.sinks)
+        return
+    depth, below = _depth(spec, specs), tuple(sorted({topics[table] for table in _tables(spec, specs)}))
+    for option in spec.sinks:
+        level = 2 * depth - 1 if option.name == TABLE else 2 * depth
+        yield Target(spec.name, option.name, "", level, below), option
+
+
+def _depth(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> int:
+    """How many queries lie above each other, up to this one."""
+    return 1 + max((_depth(specs[name], specs) for name in spec.relations), default=0) if spec.plan is not None else 0
+
+
+def _tables(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> frozenset[tuple[str, str]]:
+    """The tables that a view is made of in the end."""
+    if spec.kind is not Kind.QUERY:
+        return frozenset({(spec.schema, spec.table)})
+    return frozenset().union(*(_tables(specs[name], specs) for name in spec.relations))

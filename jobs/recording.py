@@ -21,9 +21,11 @@ def recorded(sinks: Mapping[Target, Sink], positions: Mapping[Target, Position])
     for target, position in positions.items():
         sink = sinks[target]
         if isinstance(sink, DeltaSink):
-            version, generation = sink.held_version()
+            held = sink.held()
             moment = position.lsn, position.source_ts_us
-            rows.append(LedgerRow(sink.folder, version, generation, *moment, position.offsets, position.unfit))
+            rows.append(
+                LedgerRow(sink.folder, held.version, held.generation, *moment, position.offsets, position.unfit)
+            )
     return rows
 
 

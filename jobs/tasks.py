@@ -1,7 +1,7 @@
 """A batch's tasks carried out on Spark: each range of a topic is read once and goes into all sinks that want it.
 
-In: tasks. Out: rows in the sinks, durably, and what was refused in the dead-letter topic. Tables and sinks work side by
-side in threads; the first error is raised when all have come to rest.
+In: tasks. Out: rows in the sinks, durably, and what was refused in the dead-letter topic. Tables and sinks of one stage
+work side by side in threads; the first error is raised when all have come to rest.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
-from jobs.batch import Mode, Offsets, Target, Task
+from jobs.batch import Mode, Offsets, Target, Task, stages
 from jobs.changes import Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.failures import translated
-from jobs.pipeline import Pipeline
+from jobs.refresh.refresher import Refresher
+from jobs.refresh.relations import Moved
 from jobs.unfit import LackingRows, deleted, refused_by
 from jobs.view import view_changes
+from sinks.delta import DeltaSink
 from sinks.protocol import OP, UPSERT, Position, Written
 
 _log = get(__name__)
@@ -51,30 +52,43 @@ class TaskRunner:
     def __init__(
         self,
         settings: Settings,
-        spark: SparkSession,
-        pipeline: Pipeline,
+        refresher: Refresher,
         dead_letters: DeadLetters,
         lacking: LackingRows,
         on_ended: OnEnded = lambda _: None,
     ) -> None:
         self._on_ended = on_ended
         self._settings = settings
-        self._spark = spark
-        self._pipeline = pipeline
+        self._refresher = refresher
+        self._spark = refresher.spark
+        self._pipeline = refresher.pipeline
         self._dead_letters = dead_letters
         self._lacking = lacking
 
     def run(self, tasks: Sequence[Task]) -> dict[Target, Written]:
-        """Carry out all of them."""
+        """Carry out all of them, stage by stage."""
+        done: dict[Target, Written] = {}
+        try:
+            for stage in stages(tasks):
+                done |= self._stage(stage)
+        finally:
+            self._refresher.end_batch()
+        return done
+
+    def _stage(self, tasks: Sequence[Task]) -> dict[Target, Written]:
         done: dict[Target, Written] = {}
         ranges: dict[_Range, list[Task]] = defaultdict(list)
+        derived: list[Task] = []
         for task in tasks:
-            if task.mode is Mode.ADVANCE:
+            if task.target.is_derived:
+                derived.append(task)
+            elif task.mode is Mode.ADVANCE:
                 self._pipeline.sinks[task.target].advance(self._lacking.marked(task.target, task.position))
             else:
                 ranges[_range(task)].append(task)
         with ThreadPoolExecutor(_THREADS) as pool:
             futures = [pool.submit(self._read_and_write, key, group) for key, group in ranges.items()]
+            futures += [pool.submit(self._refresh, task) for task in derived]
             wait(futures)
         for future in futures:
             done |= future.result()
@@ -97,7 +111,13 @@ class TaskRunner:
                 wait(futures.values())
             return {target: future.result() for target, future in futures.items()}
         finally:
-            changes.release()
+            # Queries may read them as long as the batch lasts.
+            self._refresher.relations.at_end(changes.release)
+
+    def _refresh(self, task: Task) -> dict[Target, Written]:
+        written = self._refresher.run(task)
+        self._on_ended(task.target)
+        return {task.target: written}
 
     def _write(self, task: Task, changes: Changes) -> Written:
         target, spec = task.target, self._pipeline.specs[task.target.view]
@@ -106,6 +126,7 @@ class TaskRunner:
         lacking = self._lacking.withhold(target, refused, changes.touched, replaced=replaced)
         position = replace(task.position, unfit=lacking)
         sink = self._pipeline.sinks[target]
+        relation = sink if isinstance(sink, DeltaSink) and target.view in self._refresher.relations else None
         with translated(f"view {target.view} into {target.sink}"):
             if changes.empty and not replaced:
                 sink.advance(position)
@@ -115,7 +136,10 @@ class TaskRunner:
                 if replaced:
                     written = sink.replace(rows.where(F.col(OP) == UPSERT), position)
                 else:
+                    before = relation.held() if relation is not None else None
                     written = sink.write(rows, position)
+                    if before is not None:
+                        self._refresher.relations.note(target.view, Moved(before, rows, changes.count))
         self._lacking.settle(target, lacking)
         if not changes.empty or replaced:
             self._ended(target, position, written, replaced=replaced)

@@ -84,5 +84,3 @@ class ViewSpec:
     """The share of a query's rows from which on it is computed in full; None: the default."""
     refresh: str = "auto"
     """`auto`, or `full`: always computed in full; `incremental` is as auto, and refused where it would not be."""
-    is_read: bool = False
-    """Whether something is computed from its Delta table, which then keeps a change feed."""

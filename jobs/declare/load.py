@@ -24,8 +24,8 @@ from sinks.spec import ViewSpec
 
 OnError = Callable[[ConfigError], None]
 
-QUERIES: Final = False
-"""Whether views may be more than row-wise: as soon as apply keeps them."""
+QUERIES: Final = True
+"""Whether views may be more than row-wise."""
 
 
 def load_views(

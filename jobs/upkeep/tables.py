@@ -28,8 +28,9 @@ class State(enum.Enum):
 class Tables:
     """The names for one view's relations."""
 
-    def __init__(self, relations: Iterable[str]) -> None:
+    def __init__(self, relations: Iterable[str], prefix: str = "") -> None:
         self._number = {relation: at for at, relation in enumerate(sorted(relations))}
+        self._prefix = prefix
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -38,4 +39,4 @@ class Tables:
 
     def name(self, relation: str, state: State) -> str:
         """The temporary view's name."""
-        return f"{state.value}_{self._number[relation]}"
+        return f"{self._prefix}{state.value}_{self._number[relation]}"

@@ -92,7 +92,7 @@ def merge(rows: DataFrame, commit: Commit, batch: Batch) -> None:
     for name, value in commit.conf.items():
         session.conf.set(name, value)
     values: dict[str, Any] = {quoted(name): f"s.{quoted(name)}" for name in rows.columns if name != OP}
-    same = [f"t.{column.quoted} = s.{column.quoted}" for column in batch.key]
+    same = [f"t.{column.quoted} <=> s.{column.quoted}" for column in batch.key]
     condition = " AND ".join([*same, range_predicate("t", batch.key[0], batch.low, batch.high)])
     (
         DeltaTable.forPath(session, commit.path)

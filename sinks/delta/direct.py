@@ -30,7 +30,7 @@ def table_bytes(path: str, storage_options: Mapping[str, str]) -> int:
 
 
 def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_options: Mapping[str, str]) -> None:
-    """MERGE by key; `rows` has the table's columns and OP."""
+    """MERGE by key, NULL being a value; `rows` has the table's columns and OP."""
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import DeltaError
 
@@ -43,7 +43,9 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
         max_commit_retries=0,
     )
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
-    same = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key)
+    # Without a NULL in sight, plain equality: files are left out by that alone.
+    equals = "IS NOT DISTINCT FROM" if any(rows.column(name).null_count for name in key) else "="
+    same = " AND ".join(f"t.{_quoted(name)} {equals} s.{_quoted(name)}" for name in key)
     try:
         (
             table.merge(rows, same, source_alias="s", target_alias="t", commit_properties=properties)

@@ -49,9 +49,11 @@ def keys_predicate(columns: Sequence[KeyColumn], keys: Sequence[Key]) -> str:
 
 
 def range_predicate(alias: str, column: KeyColumn, low: Any, high: Any) -> str:
-    """True for every row whose key column lies between the two."""
+    """True for every row whose key column lies between the two, or is NULL, as it may be in a query's key."""
     name = f"{alias}.{column.quoted}"
-    return f"{name} >= {literal(low, column.kind)} AND {name} <= {literal(high, column.kind)}"
+    if low is None:
+        return f"{name} IS NULL"
+    return f"({name} BETWEEN {literal(low, column.kind)} AND {literal(high, column.kind)} OR {name} IS NULL)"
 
 
 def literal(value: Any, kind: str) -> str:

@@ -58,6 +58,18 @@ def rows_written(path: str, storage_options: Mapping[str, str]) -> int:
         return int(commit.get("operationMetrics", {}).get("numOutputRows", 0))
 
 
+def row_count(path: str, storage_options: Mapping[str, str], version: int) -> int:
+    """How many rows a version has, as its log says."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    with translated(path):
+        table = DeltaTable(path, version=version, storage_options=dict(storage_options) or None)
+        actions = pa.table(table.get_add_actions(flatten=True))
+        counts = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else []
+        return sum(count or 0 for count in counts)
+
+
 def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Every row as native values, batch by batch."""
     import pyarrow as pa

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from cdc.settings import Delta
 from sinks.delta import direct
 from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
+from sinks.delta.held import Held
 from sinks.delta.literals import quoted
-from sinks.delta.log import TableState, rows_of, rows_written, table_rows, table_state
+from sinks.delta.log import TableState, row_count, rows_of, rows_written, table_rows, table_state
 from sinks.delta.size import Way, measured, way_of
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import keep_up
@@ -44,6 +45,11 @@ class DeltaSink:
         """Where readers find the table."""
         return self._path
 
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What they need to reach it."""
+        return self._options
+
     def position(self) -> Position | None:
         """The newest stamped commit's position; None without a table, or when it is of another declaration."""
         state = self._state()
@@ -57,13 +63,17 @@ class DeltaSink:
             raise lost("Delta", self._spec.name)
         return state.version, state.stamp.generation
 
-    def held_version(self) -> tuple[int, int]:
-        """The same, but only as this process located or wrote it: for the ledger."""
+    def held(self) -> Held:
+        """The rows that it holds now, as this process located or wrote them: for the ledger, and for queries."""
         state = self._state()
         if state is None or state.stamp is None:
             raise lost("Delta", self._spec.name)
         self._located.require(_known(state))
-        return state.version, state.stamp.generation
+        return Held(state.version, state.stamp.generation, state.turn)
+
+    def row_count(self, version: int) -> int:
+        """How many rows a version has, by its own statistics."""
+        return row_count(self._path, self._options, version)
 
     def write(self, changes: DataFrame, position: Position) -> Written:
         """Apply the changes and move to `position` in one commit; a batch without changes makes none."""
@@ -134,10 +144,9 @@ class DeltaSink:
             assert state.stamp is not None
             commit = self._commit(rows, state, state.stamp.generation, position)
             add_columns(rows, commit, state.types)
-            batch = measured(rows, self._spec.key)
-            replace_keys(rows, commit, batch)
+            written = self._write_by_spark(rows, commit)
         self._require_made(commit)
-        return Written(batch.upserts, batch.count - batch.upserts)
+        return written
 
     def types(self) -> Mapping[str, str]:
         """As the table's schema has them."""

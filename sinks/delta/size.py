@@ -30,7 +30,7 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a batch holds; `keys` is None when they are too many to name."""
+    """What a batch holds; `keys` is None when they are too many to name, or one has a NULL in it."""
 
     key: tuple[KeyColumn, ...]
     count: int
@@ -49,8 +49,8 @@ def measured(changes: DataFrame, key: Sequence[str]) -> Batch:
     """The batch's size, and its keys or their range."""
     columns = tuple(KeyColumn(name, changes.schema[name].dataType.simpleString()) for name in key)
     first = changes.select(*(_collectable(column) for column in columns), OP).limit(KEYS_MAX + 1).collect()
-    if len(first) <= KEYS_MAX:
-        keys = tuple(tuple(row)[:-1] for row in first)
+    keys = tuple(tuple(row)[:-1] for row in first)
+    if len(first) <= KEYS_MAX and not any(value is None for each in keys for value in each):
         return Batch(columns, len(first), sum(row[-1] == UPSERT for row in first), keys)
     return _large(changes, columns)
 

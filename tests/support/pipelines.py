@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,14 +111,16 @@ class Stores:
 
 
 @contextmanager
-def pipeline_on(postgres: PostgresServer, stores: Stores, folder: Path) -> Iterator[Pipeline]:
+def pipeline_on(
+    postgres: PostgresServer, stores: Stores, folder: Path, views: Mapping[str, str] = VIEWS
+) -> Iterator[Pipeline]:
     """A pipeline with its processes not yet started."""
     with (
         fresh_database(postgres) as database,
         prepared_source(database, f"t{secrets.token_hex(5)}", folder) as source,
     ):
         source.views.mkdir(parents=True)
-        for name, text in VIEWS.items():
+        for name, text in views.items():
             (source.views / f"{name}.sql").write_text(text)
         settings = source.model_copy(
             update={

@@ -42,7 +42,7 @@ def test_several_key_columns_are_tuples_and_lists_to_skip_files_by():
 
 
 def test_a_range_names_its_column():
-    assert range_predicate("t", KeyColumn("id", "bigint"), 1, 9) == "t.`id` >= 1L AND t.`id` <= 9L"
+    assert range_predicate("t", KeyColumn("id", "bigint"), 1, 9) == "(t.`id` BETWEEN 1L AND 9L OR t.`id` IS NULL)"
 
 
 def test_names_are_quoted():

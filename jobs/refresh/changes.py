@@ -1,0 +1,179 @@
+"""What a batch changed in a query's rows: by the affected keys where that is told and pays, else computed in full.
+
+In: a query's table, its relations now, and those that it was computed from. Out: the rows that differ. Keeps true: the
+result is the same whichever way is taken; the ways differ in what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.plan.nodes import Attribute
+from jobs.refresh.difference import few_changes, many_changes, not_unique, require_unique
+from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.lookup import ROWS_MAX, TooMany, row_values
+from jobs.refresh.outcome import How
+from jobs.refresh.relations import ReadRelations, Untold
+from jobs.refresh.stored import Stored
+from jobs.upkeep.refresh import Refresh
+from sinks.delta.held import Held
+from sinks.delta.literals import quoted
+from sinks.protocol import AT, LSN, OP
+
+KEYS_MAX: Final = 10_000
+"""More affected keys than this stay in Spark."""
+SHARE_MAX: Final = 0.2
+"""From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows that differ, as sinks take them; `frame` is None where there are none."""
+
+    frame: DataFrame | None
+    count: int
+    how: How
+    why: str | None = None
+    keys: int | None = None
+
+
+class QueryChanges:
+    """One refresh of one query."""
+
+    def __init__(
+        self, spark: SparkSession, stored: Stored, relations: ReadRelations, now: Mapping[str, Held], lsn: int
+    ) -> None:
+        self._spark = spark
+        self._stored = stored
+        self._spec = stored.spec
+        self._relations = relations
+        self._now = now
+        self._lsn = lsn
+        self._proved = stored.spec.plan.key_proof is not None
+
+    def since(self, known: Mapping[str, Held | None]) -> Found:
+        """What differs from rows that were computed from these states."""
+        if all(held.has_rows_of(known[name]) for name, held in self._now.items()):
+            return Found(None, 0, How.UNCHANGED)
+        evaluation = Evaluation(self._spark, self._spec, self._relations, self._now)
+        if self._spec.refresh == "full":
+            return self._in_full(evaluation, "its file says so")
+        try:
+            return self._by_keys(evaluation, known)
+        except Untold:
+            return self._in_full(evaluation, "a former state of a table that it reads is not there")
+
+    def _by_keys(self, evaluation: Evaluation, known: Mapping[str, Held | None]) -> Found:
+        told = {name: held for name, held in known.items() if held is not None}
+        if told.keys() != known.keys():
+            raise Untold
+        found = {name: self._relations.images(name, held) for name, held in told.items()}
+        changed = {name: images for name, images in found.items() if images is not None}
+        if not changed:
+            return Found(None, 0, How.INCREMENTAL, keys=0)
+        refresh = evaluation.planned(changed, told)
+        affected = evaluation.affected(refresh)
+        if refresh.narrowed is None:
+            if affected.isEmpty():
+                return Found(None, 0, How.INCREMENTAL, keys=0)
+            return self._in_full(evaluation, "no equality leads from a changed row to rows of the view")
+        few = affected.limit(KEYS_MAX + 1).toArrow()
+        if few.num_rows == 0:
+            return Found(None, 0, How.INCREMENTAL, keys=0)
+        if few.num_rows > KEYS_MAX:
+            return self._of_many(evaluation, refresh, self._kept(affected))
+        if few.num_rows > self._keys_max():
+            return self._in_full(evaluation, f"{few.num_rows} keys are affected")
+        keys = self._spark.createDataFrame(few, affected.schema)
+        rows = evaluation.rows_of(refresh, keys, few)
+        try:
+            return self._of_few(evaluation, refresh, few, rows)
+        except TooMany:
+            return self._compared(self._semi_joined(evaluation, refresh, keys), rows, How.INCREMENTAL, few.num_rows)
+
+    def _keys_max(self) -> float:
+        share = self._spec.max_affected if self._spec.max_affected is not None else SHARE_MAX
+        # Of a view with a handful of rows, one is a large share, and yet little.
+        return max(1.0, share * self._stored.count())
+
+    def _of_few(self, evaluation: Evaluation, refresh: Refresh, few: pa.Table, rows: DataFrame) -> Found:
+        new = _few(rows)
+        stored = self._stored.with_keys(few.rename_columns([evaluation.column_of(each) for each in _by(refresh)]))
+        if not self._proved:
+            self._require_nobody_elses(new, stored)
+        return self._found(few_changes(self._spec, stored, new, self._lsn), rows, How.INCREMENTAL, few.num_rows)
+
+    def _require_nobody_elses(self, new: pa.Table, stored: pa.Table) -> None:
+        """A row outside the affected ones may have the declared key as well."""
+        key = self._spec.key
+        own = set(row_values(stored, key))
+        if new.num_rows and any(
+            each not in own for each in row_values(self._stored.with_keys(new.select(list(key))), key)
+        ):
+            raise not_unique(self._spec)
+
+    def _of_many(self, evaluation: Evaluation, refresh: Refresh, affected: DataFrame) -> Found:
+        count = affected.count()
+        if count > self._keys_max():
+            return self._in_full(evaluation, f"{count} keys are affected")
+        rows = evaluation.rows_of(refresh, affected)
+        return self._compared(self._semi_joined(evaluation, refresh, affected), rows, How.INCREMENTAL, count)
+
+    def _semi_joined(self, evaluation: Evaluation, refresh: Refresh, keys: DataFrame) -> DataFrame:
+        stored = self._stored.rows()
+        same = None
+        for attribute in _by(refresh):
+            pair = stored[quoted(evaluation.column_of(attribute))].eqNullSafe(keys[attribute.sql])
+            same = pair if same is None else same & pair
+        return stored.join(keys, same, "left_semi")
+
+    def _in_full(self, evaluation: Evaluation, why: str) -> Found:
+        rows = evaluation.all_rows()
+        if self._stored.count() <= ROWS_MAX:
+            try:
+                changes = few_changes(self._spec, self._stored.all_few(), _few(rows), self._lsn)
+                return self._found(changes, rows, How.FULL, None, why)
+            except TooMany:
+                pass
+        return self._compared(self._stored.rows(), rows, How.FULL, None, why)
+
+    def _found(self, changes: pa.Table, like: DataFrame, how: How, keys: int | None, why: str | None = None) -> Found:
+        from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+        control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
+        schema = StructType([*like.schema.fields, *control])
+        frame = self._spark.createDataFrame(changes, schema) if changes.num_rows else None
+        return Found(frame, changes.num_rows, how, why, keys)
+
+    def _compared(
+        self, stored: DataFrame, rows: DataFrame, how: How, keys: int | None, why: str | None = None
+    ) -> Found:
+        if not self._proved:
+            rows = self._kept(rows)
+            require_unique(self._spec, rows)
+        changes = self._kept(many_changes(self._spec, stored, rows, self._lsn))
+        count = changes.count()
+        return Found(changes if count else None, count, how, why, keys)
+
+    def _kept(self, frame: DataFrame) -> DataFrame:
+        held = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._relations.at_end(held.unpersist)
+        return held
+
+
+def _few(rows: DataFrame) -> pa.Table:
+    found = rows.limit(ROWS_MAX + 1).toArrow()
+    if found.num_rows > ROWS_MAX:
+        raise TooMany
+    return found
+
+
+def _by(refresh: Refresh) -> list[Attribute]:
+    """In the order of the columns of `affected`."""
+    return sorted(refresh.by, key=lambda column: column.id)

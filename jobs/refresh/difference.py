@@ -1,0 +1,94 @@
+"""What a query's stored rows have to become: its rows computed anew, compared with those that are stored.
+
+In: both, of the same keys (or all). Out: the rows that differ, as sinks take them: columns, OP, LSN, AT. Keeps true:
+rows that print alike are no change; two rows of one key are an error, never one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import OperatorError
+from jobs.refresh.images import alike
+from jobs.refresh.lookup import row_values
+from jobs.upkeep.tables import NEW, OLD
+from sinks.delta.literals import quoted
+from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
+from sinks.spec import ViewSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa.Table:
+    """Of rows that are few."""
+    import pyarrow as pa
+
+    was = dict(zip(row_values(stored, spec.key), row_values(stored, spec.columns), strict=True))
+    keys = row_values(new, spec.key)
+    if len(set(keys)) < len(keys):
+        raise not_unique(spec)
+    pairs = zip(keys, row_values(new, spec.columns), strict=True)
+    upserts = [at for at, (key, row) in enumerate(pairs) if was.get(key) != row]
+    kept = set(keys)
+    deletes = [at for at, key in enumerate(row_values(stored, spec.key)) if key not in kept]
+    columns = list(spec.columns)
+    gone = stored.select(columns).take(pa.array(deletes, pa.int64())).cast(new.select(columns).schema)
+    rows = pa.concat_tables([new.select(columns).take(pa.array(upserts, pa.int64())), gone])
+    count = rows.num_rows
+    control: dict[str, pa.Array[Any]] = {
+        OP: pa.array([UPSERT] * len(upserts) + [DELETE] * len(deletes), pa.string()),
+        LSN: pa.array([lsn] * count, pa.int64()),
+        AT: pa.array([place(spec, lsn)] * count, pa.string()),
+    }
+    for name, values in control.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def many_changes(spec: ViewSpec, stored: DataFrame, new: DataFrame, lsn: int) -> DataFrame:
+    """Of any number of rows, by Spark."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    row = F.struct(*map(quoted, spec.columns))
+    ours, theirs = stored.select(row.alias(OLD)), new.select(row.alias(NEW))
+    types = {field.name: field.dataType.simpleString() for field in new.schema.fields}
+    same = F.lit(True)
+    for name in spec.key:
+        same = same & F.col(OLD).getField(name).eqNullSafe(F.col(NEW).getField(name))
+    differ = ours.join(theirs, same, "full_outer").where(~alike(OLD, NEW, {name: types[name] for name in spec.columns}))
+    op = F.when(F.col(NEW).isNull(), DELETE).otherwise(UPSERT)
+    shown = F.coalesce(NEW, OLD)
+    values = [shown.getField(name).alias(name) for name in spec.columns]
+    return differ.select(*values, op.alias(OP), F.lit(lsn).cast("bigint").alias(LSN), F.lit(place(spec, lsn)).alias(AT))
+
+
+def upserts(spec: ViewSpec, rows: DataFrame, lsn: int) -> DataFrame:
+    """All rows, as a sink takes its whole content."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    control = (F.lit(UPSERT).alias(OP), F.lit(lsn).cast("bigint").alias(LSN), F.lit(place(spec, lsn)).alias(AT))
+    return rows.select(*map(quoted, spec.columns), *control)
+
+
+def require_unique(spec: ViewSpec, rows: DataFrame) -> None:
+    """A key that was declared and not proved."""
+    if rows.groupBy(*map(quoted, spec.key)).count().where("count > 1").limit(1).count():
+        raise not_unique(spec)
+
+
+def not_unique(spec: ViewSpec) -> OperatorError:
+    """The error of rows that share a key."""
+    key = ", ".join(spec.key)
+    return OperatorError(
+        f"view {spec.name}: several rows have the same key ({key})",
+        f"{spec.file}: add a column to `-- key:`, or make the query unique by GROUP BY; to see them, group the query's "
+        f"rows by {key} in Postgres, and count",
+        code="VIEW_KEY_NOT_UNIQUE",
+    )
+
+
+def place(spec: ViewSpec, lsn: int) -> str:
+    """Where a refused row of a query comes from: no record of a topic, but the view at a position."""
+    return f"{spec.name}@0:{lsn}"

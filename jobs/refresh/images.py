@@ -1,0 +1,71 @@
+"""Changed rows as pairs, before and after, put together in this process.
+
+In: a relation's rows from before, and its changes, both few. Out: one Arrow row for each key that is not alike on both
+sides: structs OLD and NEW, null where there was no row. Keeps true: a key is paired with itself alone, NULL with NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from jobs.refresh.lookup import row_values
+from jobs.upkeep.tables import NEW, OLD
+from sinks.protocol import OP, UPSERT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
+
+def paired(before: pa.Table, changes: pa.Table, columns: Sequence[str], key: Sequence[str]) -> pa.Table:
+    """The pairs; `changes` have OP."""
+    import pyarrow as pa
+
+    old = _by_key(before, columns, key)
+    new = _by_key(changes, columns, key)
+    upserts = changes.column(OP).to_pylist()
+    pairs = []
+    for each, (at, row) in new.items():
+        was, known = old.get(each, (None, None))
+        now = at if upserts[at] == UPSERT else None
+        if (was, now) != (None, None) and (now is None or row != known):
+            pairs.append((was, now))
+    sides = zip((before, changes), ((was for was, _ in pairs), (now for _, now in pairs)), strict=True)
+    structs = [_structs(rows.select(columns), pa.array(list(places), pa.int64())) for rows, places in sides]
+    return pa.table({OLD: structs[0], NEW: structs[1]})
+
+
+def spark_schema(types: Mapping[str, str]) -> StructType:
+    """The schema of the pairs."""
+    from pyspark.sql.types import DataType, StructField, StructType
+
+    row = StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in types.items()])
+    return StructType([StructField(OLD, row), StructField(NEW, row)])
+
+
+def alike(ours: str, theirs: str, types: Mapping[str, str]) -> Column:
+    """Whether two structs of a frame are both there and hold the same, as it prints."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def value(side: str, name: str) -> Column:
+        column = F.col(side).getField(name)
+        # 0 and -0 are equal and print differently.
+        return column.cast("string") if types[name] in ("float", "double") else column
+
+    same = [value(ours, name).eqNullSafe(value(theirs, name)) for name in types]
+    return reduce(lambda one, other: one & other, same, F.col(ours).isNotNull() & F.col(theirs).isNotNull())
+
+
+def _by_key(
+    rows: pa.Table, columns: Sequence[str], key: Sequence[str]
+) -> dict[tuple[Hashable, ...], tuple[int, tuple[Any, ...]]]:
+    pairs = zip(row_values(rows, key), row_values(rows, columns), strict=True)
+    return {each: (at, row) for at, (each, row) in enumerate(pairs)}
+
+
+def _structs(rows: pa.Table, places: Any) -> Any:
+    """The rows at these places as structs; a null place is a null struct."""
+    return rows.to_struct_array().combine_chunks().take(places)

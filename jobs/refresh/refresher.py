@@ -1,0 +1,141 @@
+"""Queries of one pipeline, refreshed: what a batch's tasks of derived targets do.
+
+In: tasks whose relations already stand at the batch's LSN. Out: rows in a query's Delta table, and then in its other
+sinks. Keeps true: a position says which rows of each relation it was computed from, in the same commit as the rows; a
+sink that is not where its query's table was before the batch is brought there by comparing, or loaded anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc.log import get
+from cdc.lsn import format_lsn
+from jobs.batch import TABLE, Mode, Target, Task
+from jobs.failures import translated
+from jobs.pipeline import Pipeline
+from jobs.refresh.changes import Found, QueryChanges
+from jobs.refresh.difference import many_changes, require_unique, upserts
+from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.outcome import How, Outcome
+from jobs.refresh.relations import Moved, ReadRelations, rows_at
+from jobs.refresh.stored import Stored
+from sinks.delta import DeltaSink
+from sinks.delta.held import Held
+from sinks.protocol import Position, Sink, Written
+from sinks.spec import ViewSpec
+
+_log = get(__name__)
+
+
+class Refresher:
+    """Lives as long as a session of apply; `end_batch` frees what a batch held."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self.spark = spark
+        self.pipeline = pipeline
+        self._specs = pipeline.specs
+        self._sinks = pipeline.sinks
+        self._tables = {target.view: sink for target, sink in pipeline.sinks.items() if isinstance(sink, DeltaSink)}
+        self.relations = ReadRelations(spark, pipeline.specs, self._tables)
+        self._positions: dict[Target, Position] = {}
+        self.outcomes: dict[str, Outcome] = {}
+        """How each query was refreshed last."""
+
+    def locate(self, positions: Mapping[Target, Position | None]) -> None:
+        """Know from what each sink's rows were computed."""
+        self._positions = {target: position for target, position in positions.items() if position is not None}
+
+    def marked(self, target: Target, position: Position) -> Position:
+        """The position of a derived target, with what its rows were computed from."""
+        known = self._positions.get(target)
+        return replace(position, offsets=known.offsets) if target.is_derived and known is not None else position
+
+    def end_batch(self) -> None:
+        """What was held for this batch's queries is not needed any more."""
+        self.relations.forget()
+
+    def run(self, task: Task) -> Written:
+        """Bring one derived target to the task's position."""
+        target = task.target
+        began_s = time.monotonic()
+        with translated(f"view {target.view} into {target.sink}"):
+            if target.sink == TABLE:
+                written, position = self._table(task, began_s)
+            else:
+                written, position = self._follow(task)
+        self._positions[target] = position
+        return written
+
+    def _table(self, task: Task, began_s: float) -> tuple[Written, Position]:
+        spec, sink = self._specs[task.target.view], self._tables[task.target.view]
+        now = {name: self.relations.held(name) for name in spec.relations}
+        position = replace(task.position, offsets={name: held.numbers for name, held in now.items()})
+        if task.mode is Mode.REPLACE:
+            rows = Evaluation(self.spark, spec, self.relations, now).all_rows()
+            if spec.plan.key_proof is None:
+                require_unique(spec, rows)
+            written = sink.replace(upserts(spec, rows, position.lsn), position)
+            self._tell(spec, position, Outcome(How.LOADED, None, None, written.upserts, time.monotonic() - began_s))
+            return written, position
+        stored = Stored(self.spark, spec, sink, sink.held())
+        offsets = self._positions[task.target].offsets
+        changes = QueryChanges(self.spark, stored, self.relations, now, position.lsn)
+        found = changes.since({name: Held.of(offsets.get(name)) for name in now})
+        written = self._write(sink, found, position)
+        self.relations.note(spec.name, Moved(stored.held, found.frame, found.count))
+        if found.how is not How.UNCHANGED:
+            rows_written = written.upserts + written.deletes
+            seconds = time.monotonic() - began_s
+            self._tell(spec, position, Outcome(found.how, found.why, found.keys, rows_written, seconds))
+        return written, position
+
+    def _write(self, sink: Sink, found: Found, position: Position) -> Written:
+        if found.frame is not None:
+            return sink.write(found.frame, position)
+        sink.advance(position)
+        return Written()
+
+    def _follow(self, task: Task) -> tuple[Written, Position]:
+        """Another sink of a query holds what the query's table does."""
+        target = task.target
+        spec, sink, table = self._specs[target.view], self._sinks[target], self._tables[target.view]
+        now = table.held()
+        position = replace(task.position, offsets={spec.name: now.numbers})
+        known = Held.of(self._positions[target].offsets.get(spec.name)) if target in self._positions else None
+        if task.mode is Mode.REPLACE or not now.continues(known):
+            return self._loaded(spec, sink, now, position), position
+        assert known is not None
+        moved = self.relations.moved(spec.name)
+        if now.has_rows_of(known):
+            sink.advance(position)
+            return Written(), position
+        if moved is not None and moved.before.has_rows_of(known):
+            assert moved.changes is not None
+            return sink.write(moved.changes, position), position
+        try:
+            changes = self._between(spec, table, known, now, position.lsn)
+        except PySparkException:
+            # The former version went with its time.
+            return self._loaded(spec, sink, now, position), position
+        return sink.write(changes, position), position
+
+    def _between(self, spec: ViewSpec, table: DeltaSink, known: Held, now: Held, lsn: int) -> DataFrame:
+        was, rows = (rows_at(self.spark, table.path, held) for held in (known, now))
+        changes = many_changes(spec, was, rows, lsn).persist()
+        self.relations.at_end(changes.unpersist)
+        changes.count()
+        return changes
+
+    def _loaded(self, spec: ViewSpec, sink: Sink, now: Held, position: Position) -> Written:
+        rows = rows_at(self.spark, self._tables[spec.name].path, now)
+        return sink.replace(upserts(spec, rows, position.lsn), position)
+
+    def _tell(self, spec: ViewSpec, position: Position, outcome: Outcome) -> None:
+        self.outcomes[spec.name] = outcome
+        _log.info("view refreshed", view=spec.name, lsn=format_lsn(position.lsn), **outcome.fields())

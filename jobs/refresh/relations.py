@@ -1,0 +1,200 @@
+"""The Delta tables that queries read, during one batch: as they are, as they were, and what changed in between.
+
+In: a note of each table that the batch moved, with the changes that moved it. Out: frames for jobs.upkeep.tables. Keeps
+true: every frame is of the version that was asked for; changes that cannot be told are Untold, never fewer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from jobs.plan.nodes import Scan, walk
+from jobs.plan.view import ViewPlan
+from jobs.refresh.images import alike, paired, spark_schema
+from jobs.refresh.lookup import TooMany, rows_with
+from jobs.upkeep.tables import NEW, OLD
+from sinks.delta import DeltaSink
+from sinks.delta.held import Held
+from sinks.delta.literals import quoted
+from sinks.protocol import OP, UPSERT
+from sinks.spec import ViewSpec
+
+CHANGES_MAX: Final = 10_000
+"""More changed keys than this are looked up by Spark."""
+
+
+class Untold(Exception):  # noqa: N818  not an error: the query is computed in full
+    """What changed can't be told, since the former state is not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A table that the batch moved on from `before`; `changes` have its columns and OP, one row for each key.
+
+    Where nothing changed they are None.
+    """
+
+    before: Held
+    changes: DataFrame | None
+    count: int
+
+
+@dataclass
+class ReadRelation:
+    """One table or view that queries read; `columns` are those that they need."""
+
+    spec: ViewSpec
+    sink: DeltaSink
+    columns: tuple[str, ...]
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its images are made."""
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Spark's names of the columns' types."""
+        known = self.sink.types()
+        return {name: known[name] for name in self.columns}
+
+
+class ReadRelations:
+    """Of one pipeline; `forget` ends a batch."""
+
+    def __init__(self, spark: SparkSession, specs: Mapping[str, ViewSpec], sinks: Mapping[str, DeltaSink]) -> None:
+        self._spark = spark
+        self._relations = {
+            name: ReadRelation(specs[name], sinks[name], columns) for name, columns in _needed(specs).items()
+        }
+        self._moved: dict[str, Moved] = {}
+        self._images: dict[tuple[str, Held], DataFrame | None] = {}
+        self._rows: dict[tuple[str, int], DataFrame] = {}
+        self._ends: list[Callable[[], object]] = []
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._relations
+
+    def held(self, name: str) -> Held:
+        """The rows that the relation's table holds now."""
+        return self._relations[name].sink.held()
+
+    def note(self, name: str, moved: Moved) -> None:
+        """The batch has written this."""
+        self._moved[name] = moved
+
+    def moved(self, name: str) -> Moved | None:
+        """What the batch has written."""
+        return self._moved.get(name)
+
+    def at_end(self, free: Callable[[], object]) -> None:
+        """What to free when the batch is over."""
+        self._ends.append(free)
+
+    def forget(self) -> None:
+        """The batch is over."""
+        ends, self._ends = self._ends, []
+        self._moved.clear()
+        self._images.clear()
+        self._rows.clear()
+        for free in ends:
+            free()
+
+    def rows(self, name: str, held: Held) -> DataFrame:
+        """All of the relation's rows, as they were held."""
+        found = self._rows.get((name, held.version))
+        if found is None:
+            found = rows_at(self._spark, self._relations[name].sink.path, held)
+            self._rows[name, held.version] = found
+        return found
+
+    def images(self, name: str, since: Held) -> DataFrame | None:
+        """The rows that are not what they were, before and after; None where all are."""
+        relation = self._relations[name]
+        with relation.lock:
+            if (name, since) not in self._images:
+                self._images[name, since] = self._found(relation, since)
+            return self._images[name, since]
+
+    def _found(self, relation: ReadRelation, since: Held) -> DataFrame | None:
+        name, now = relation.spec.name, relation.sink.held()
+        if now.has_rows_of(since):
+            return None
+        moved = self._moved.get(name)
+        if moved is not None and moved.before.has_rows_of(since):
+            return self._of_batch(relation, moved, moved.changes) if moved.changes is not None else None
+        if not now.continues(since):
+            raise Untold
+        try:
+            return self._held(self._compared(relation, self.rows(name, since), self.rows(name, now)))
+        except PySparkException as error:
+            # The version, or its files, went with their time.
+            raise Untold from error
+
+    def _of_batch(self, relation: ReadRelation, moved: Moved, changes: DataFrame) -> DataFrame | None:
+        try:
+            return self._looked_up(relation, moved, changes)
+        except TooMany:
+            pass
+        key = relation.spec.key
+        changed = changes.select(*map(quoted, relation.columns), OP)
+        keys = changed.select(*map(quoted, key))
+        before = self.rows(relation.spec.name, moved.before).alias("r")
+        same = [F.col(f"r.{quoted(each)}").eqNullSafe(F.col(f"k.{quoted(each)}")) for each in key]
+        before = before.join(keys.alias("k"), _all(same), "left_semi")
+        after = changed.where(F.col(OP) == UPSERT).drop(OP)
+        return self._held(self._compared(relation, before, after))
+
+    def _looked_up(self, relation: ReadRelation, moved: Moved, changes: DataFrame) -> DataFrame | None:
+        if moved.count > CHANGES_MAX:
+            raise TooMany
+        spec, sink, columns = relation.spec, relation.sink, relation.columns
+        changed = changes.select(*map(quoted, columns), OP).toArrow()
+        keys = changed.select(list(spec.key))
+        before = rows_with(sink.path, sink.storage_options, moved.before.version, columns, keys)
+        schema = spark_schema(relation.types)
+        pairs = paired(before, changed, columns, spec.key)
+        return self._spark.createDataFrame(pairs, schema) if pairs.num_rows else None
+
+    def _compared(self, relation: ReadRelation, before: DataFrame, after: DataFrame) -> DataFrame:
+        """Both sides of every key that is not alike on both."""
+        row = F.struct(*map(quoted, relation.columns))
+        ours, theirs = before.select(row.alias(OLD)), after.select(row.alias(NEW))
+        same = _all([F.col(OLD).getField(each).eqNullSafe(F.col(NEW).getField(each)) for each in relation.spec.key])
+        return ours.join(theirs, same, "full_outer").where(~alike(OLD, NEW, relation.types))
+
+    def _held(self, images: DataFrame) -> DataFrame | None:
+        held = images.persist(StorageLevel.MEMORY_AND_DISK)
+        self.at_end(held.unpersist)
+        return None if held.isEmpty() else held
+
+
+def rows_at(spark: SparkSession, path: str, held: Held) -> DataFrame:
+    """All rows of a version."""
+    return spark.read.format("delta").option("versionAsOf", held.version).load(path)
+
+
+def _needed(specs: Mapping[str, ViewSpec]) -> dict[str, tuple[str, ...]]:
+    """Of each relation that a query reads, the columns that some query reads, and the key."""
+    needed: dict[str, set[str]] = {}
+    for spec in specs.values():
+        plan: ViewPlan | None = spec.plan
+        for scan in walk(plan.root) if plan is not None else ():
+            if isinstance(scan, Scan):
+                needed.setdefault(scan.relation, set()).update(scan.sources)
+    return {name: _ordered(specs[name], columns | set(specs[name].key)) for name, columns in needed.items()}
+
+
+def _ordered(spec: ViewSpec, columns: Collection[str]) -> tuple[str, ...]:
+    return tuple(column for column in spec.columns if column in columns)
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    return reduce(lambda one, other: one & other, conditions)

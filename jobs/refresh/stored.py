@@ -1,0 +1,40 @@
+"""A query's own Delta table at one version: the rows that a refresh compares with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.refresh.lookup import rows_with
+from jobs.refresh.relations import rows_at
+from sinks.delta import DeltaSink
+from sinks.delta.held import Held
+from sinks.spec import ViewSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The table of `spec` as it is `held`."""
+
+    spark: SparkSession
+    spec: ViewSpec
+    sink: DeltaSink
+    held: Held
+
+    def rows(self) -> DataFrame:
+        """All of them."""
+        return rows_at(self.spark, self.sink.path, self.held)
+
+    def with_keys(self, keys: pa.Table) -> pa.Table:
+        """Those that have the values of a row of `keys`, if they are few."""
+        return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.columns, keys)
+
+    def all_few(self) -> pa.Table:
+        """All of them, if they are few."""
+        return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.columns, None)
+
+    def count(self) -> int:
+        """How many there are, by the table's own statistics."""
+        return self.sink.row_count(self.held.version)
