@@ -7,7 +7,7 @@ in a chunk is compared at the chunk's LSN; a key that no chunk had is looked up,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -23,11 +23,12 @@ from jobs.prove.prover import Asked, MakeSink, Piece, Prover, rendered, watched
 from jobs.prove.result import Difference, Progress, ViewProof, joined
 from jobs.prove.rounds import Rounds
 from jobs.prove.source import ColumnType, SourceCut, source_now
-from sinks.protocol import Sink
 from sinks.spec import Kind, SinkOptions, ViewSpec
 
 STRAYS_MAX: Final = 5_000
 """Keys that are looked up at once."""
+Strays = Iterator[tuple[TextRow, bytes | None]]
+"""Keys, with their digests if they are repeated."""
 _WORTH: Final = 0.5
 """A chunk of a query that costs more than this share of all of it is none."""
 
@@ -76,6 +77,13 @@ class _Sink:
     def is_read(self) -> bool:
         return not self.parts or self.parts[-1].problem is None
 
+    def take(self, part: ViewProof, prover: Prover) -> None:
+        """One more piece."""
+        self.parts.append(part)
+        if self.options.name in prover.found:
+            repeated = prover.found[self.options.name].keys[Difference.DUPLICATE]
+            self.repeated |= {key.tobytes() for key in repeated.astype("<u8")}
+
 
 class ChunkedProof:
     """One large view; `run` once."""
@@ -96,53 +104,54 @@ class ChunkedProof:
             begin = self._rounds.run(partial(self._chunk, begin))
             if begin is None:
                 break
-        known = np.unique(np.frombuffer(bytes(self._keys), "<u8"))
-        for sink in self._sinks:
-            if sink.is_read:
-                self._read_strays(sink, known)
+        self._read_strays([sink for sink in self._sinks if sink.is_read])
         return [joined(sink.parts) for sink in self._sinks]
 
     def _chunk(self, begin: Key | None, cut: SourceCut) -> Key | None:
         """Compare the next chunk; where it ended, None at the view's end."""
-        order = self._large.order
+        order, sinks = self._large.order, [sink for sink in self._sinks if sink.is_read]
         end = order.end(cut, begin, self._chunk_rows)
-        prover = self._compare(cut, Piece(order.between(begin, end)), [each for each in self._sinks if each.is_read])
+        prover = Prover(cut, self._asked, Piece(order.between(begin, end)))
+        parts = list(prover.against(self._make_sink, [sink.options for sink in sinks]))
+        for sink, part in zip(sinks, parts, strict=True):
+            sink.take(part, prover)
         if prover.expected is not None:
             self._keys += keys_of(prover.expected.pairs).tobytes()
             self._rounds.spend(prover.expected.rows)
         return end
 
-    def _compare(self, cut: SourceCut, piece: Piece, sinks: Sequence[_Sink]) -> Prover:
-        prover = Prover(cut, self._asked, piece)
-        parts = list(prover.against(self._make_sink, [sink.options for sink in sinks]))
-        for sink, part in zip(sinks, parts, strict=True):
-            sink.parts.append(part)
-            if sink.options.name in prover.found:
-                repeated = prover.found[sink.options.name].keys[Difference.DUPLICATE]
-                sink.repeated |= {key.tobytes() for key in repeated.astype("<u8")}
-        return prover
+    def _read_strays(self, sinks: Sequence[_Sink]) -> None:
+        """Look up what the sinks hold besides, some keys of each at a time."""
+        known = np.unique(np.frombuffer(bytes(self._keys), "<u8"))
+        strays = {sink.options.name: self._strays(sink, known) for sink in sinks}
+        while some := {sink.options.name: found for sink in sinks if (found := self._next(sink, strays))}:
+            self._rounds.run(partial(self._look_up, some))
 
-    def _read_strays(self, sink: _Sink, known: Keys) -> None:
-        """Look up what the sink holds besides, some keys at a time."""
-        started, lsn = time.monotonic(), sink.parts[-1].lsn
+    def _next(self, sink: _Sink, strays: Mapping[str, Strays]) -> dict[TextRow, bytes | None]:
+        started = time.monotonic()
         try:
-            store = self._make_sink(self._large.spec, sink.options)
-            strays = self._strays(store, sink, known)
-            while some := dict(islice(strays, STRAYS_MAX)):
-                self._rounds.run(partial(self._look_up, sink, some))
+            return dict(islice(strays[sink.options.name], STRAYS_MAX)) if sink.is_read else {}
         except CdcError as error:
             problem = f"{error.message} ({error.hint})" if error.hint else error.message
-            spent = time.monotonic() - started
-            sink.parts.append(ViewProof(self._large.spec.name, sink.options.name, lsn, spent, problem=problem))
+            at = self._large.spec.name, sink.options.name, sink.parts[-1].lsn
+            sink.parts.append(ViewProof(*at, time.monotonic() - started, problem=problem))
+            return {}
 
-    def _look_up(self, sink: _Sink, strays: dict[TextRow, bytes | None], cut: SourceCut) -> None:
-        keys = [tuple(text or "" for text in key) for key in strays]
-        repeated = frozenset(digest for digest in strays.values() if digest is not None)
-        self._compare(cut, Piece(self._large.order.among(keys), tuple(strays), repeated), [sink])
+    def _look_up(self, strays: Mapping[str, dict[TextRow, bytes | None]], cut: SourceCut) -> None:
+        done = []
+        for sink in (each for each in self._sinks if each.options.name in strays):
+            found = strays[sink.options.name]
+            keys = [tuple(text or "" for text in key) for key in found]
+            repeated = frozenset(digest for digest in found.values() if digest is not None)
+            prover = Prover(cut, self._asked, Piece(self._large.order.among(keys), tuple(found), repeated))
+            done.append((sink, list(prover.against(self._make_sink, [sink.options])), prover))
+        # Only now: where one of them has moved, all are looked up again.
+        for sink, (part,), prover in done:
+            sink.take(part, prover)
 
-    def _strays(self, store: Sink, sink: _Sink, known: Keys) -> Iterator[tuple[TextRow, bytes | None]]:
+    def _strays(self, sink: _Sink, known: Keys) -> Strays:
         """Keys that no chunk had, and with their digests those that are there twice; apply runs on meanwhile."""
-        digester = self._asked.digester
+        digester, store = self._asked.digester, self._make_sink(self._large.spec, sink.options)
         met = np.zeros(len(known), np.bool_)
         others: set[bytes] = set()
         progress = Progress(f"reading {store.name}", self._large.spec.name, store.name, total=len(known))

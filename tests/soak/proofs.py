@@ -6,8 +6,10 @@ PROOFS, PLANTED, RETYPED, SOAK_RATE (changes a second), SEED. Writes bench/resul
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -30,11 +32,11 @@ from jobs.prove import ControlHolder, TimedHolder, prove
 from tests.soak.bed import number, say, write_result
 from tests.soak.orders import STILL, Writes, fill
 from tests.soak.planting import FROM_BEFORE, MIRROR, VIEW, Delta, chosen
-from tests.support.pipelines import Pipeline, Stores, pipeline_on
+from tests.support.pipelines import VIEWS, Pipeline, Stores, pipeline_on
 from tests.support.servers import PostgresServer, sweep
 
-ROUND = 10
-CHUNK_ROWS = 1_500
+ROUND = 20
+CHUNK_ROWS = 2_500
 
 
 @dataclass
@@ -61,20 +63,26 @@ class Figures:
 def main() -> int:
     """All of it."""
     random, figures = Random(int(number("SEED", 20261119))), Figures()
-    began_s = time.monotonic()
+    began_s, stopped = time.monotonic(), threading.Event()
+    for number_of_signal in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number_of_signal, lambda *_: stopped.set())
+    # Whoever loses patience gets what there is so far.
     with running() as pipeline, Writes(pipeline.settings, number("SOAK_RATE", 1_000)) as writes:
         for done in range(1, int(number("PROOFS", 100)) + 1):
+            if stopped.is_set():
+                break
             prove_once(pipeline.settings, figures, in_chunks=done % 2 == 0)
-            say(f"{done} proofs, {len(figures.false_alarms)} false alarms, {writes.rate:.0f} changes/s")
+            last = f"{figures.seconds[-1]:.0f} s, held {figures.held_s[-1]:.1f} s"
+            say(f"{done} proofs, last {last}, {len(figures.false_alarms)} false alarms, {writes.rate:.0f} changes/s")
         proving_rate = writes.rate
         wanted = int(number("PLANTED", 200))
         retyped = min(wanted, int(number("RETYPED", 4)))
-        while sum(figures.planted.values()) < wanted - retyped:
+        while sum(figures.planted.values()) < wanted - retyped and not stopped.is_set():
             count = min(ROUND, wanted - retyped - sum(figures.planted.values()))
             plant_and_repair(pipeline, random, count, figures)
             say(f"{sum(figures.planted.values())} planted, missed {figures.missed}, unmended {figures.unmended}")
         rate = writes.rate
-        for at in range(retyped):
+        for at in range(0 if stopped.is_set() else retyped):
             retype_and_repair(pipeline, writes, (VIEW, MIRROR)[at % 2], figures)
             say(f"{figures.planted['wrong type of a column']} columns retyped, rebuilt {figures.rebuilt}")
     write_result("prove", result(figures, {"proofs": proving_rate, "all": rate}, time.monotonic() - began_s))
@@ -95,7 +103,9 @@ def running() -> Iterator[Pipeline]:
                 daemon.start(Valkey(folder / "valkey", port=0)),
             )
             (folder / "pipeline").mkdir()
-            with pipeline_on(postgres, stores, folder / "pipeline") as pipeline:
+            views = {name: VIEWS[name] for name in (VIEW, "items")}
+            tables = ("public.orders", "public.order_items")
+            with pipeline_on(postgres, stores, folder / "pipeline", views, tables=tables) as pipeline:
                 fill(pipeline.admin)
                 pipeline.start()
                 pipeline.catch_up(600)
