@@ -35,6 +35,12 @@ from tests.soak.planting import FROM_BEFORE, MIRROR, VIEW, Delta, chosen
 from tests.support.pipelines import VIEWS, Pipeline, Stores, pipeline_on
 from tests.support.servers import PostgresServer, sweep
 
+QUERIES = {
+    "lines": "-- sinks: delta, search, cache\n"
+    "SELECT i.line, i.order_id, o.customer, o.amount, i.quantity FROM order_items i JOIN orders o ON o.id = i.order_id",
+    "totals": "-- key: rest\n-- sinks: delta, cache\n"
+    "SELECT id % 97 AS rest, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY id % 97",
+}
 ROUND = 20
 CHUNK_ROWS = 2_500
 
@@ -103,7 +109,7 @@ def running() -> Iterator[Pipeline]:
                 daemon.start(Valkey(folder / "valkey", port=0)),
             )
             (folder / "pipeline").mkdir()
-            views = {name: VIEWS[name] for name in (VIEW, "items")}
+            views = {name: VIEWS[name] for name in (VIEW, "items")} | QUERIES
             tables = ("public.orders", "public.order_items")
             with pipeline_on(postgres, stores, folder / "pipeline", views, tables=tables) as pipeline:
                 fill(pipeline.admin)
