@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from typing import Any
 
+import psycopg
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -57,18 +59,31 @@ def _checked(settings: Settings, table: str, where: str | None) -> SnapshotReque
     source = settings.source
     with connect(source, source.read, application="afterimage snapshot") as connection:
         relations = load_relations(connection, source.tables, source.exclude)
-        relation = _named(relations, table)
-        name = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
-        condition = f" WHERE ({where}\n)" if where is not None else ""
-        with translated():
-            connection.execute("BEGIN READ ONLY")
-            query = f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {name}{condition}"  # noqa: S608  the user's own condition
-            row = connection.execute(query.encode()).fetchone()
-    assert row is not None
-    rows = int(row[0][0]["Plan"]["Plan Rows"])
+        relation = _named([relation for relation in relations if relation.key], table)
+        rows = _estimated(connection, relation, where)
     return SnapshotRequest(
         secrets.token_hex(8), relation.schema, relation.name, where, rows, time.time_ns() // 1_000_000
     )
+
+
+def _estimated(connection: psycopg.Connection[Any], relation: Relation, where: str | None) -> int:
+    name = f"{quote_ident(relation.schema)}.{quote_ident(relation.name)}"
+    condition = f" WHERE ({where}\n)" if where is not None else ""
+    query = f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {name}{condition}"  # noqa: S608  the user's own condition
+    with translated():
+        connection.execute("BEGIN READ ONLY")
+        try:
+            row = connection.execute(query.encode()).fetchone()
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            if where is None or isinstance(error, psycopg.errors.InsufficientPrivilege):
+                raise
+            raise ConfigError(
+                f"--where is no condition on {relation.qualified}: {error.diag.message_primary}",
+                "write what stands behind WHERE; functions and types of one's own with their schema",
+                code="BAD_CONDITION",
+            ) from error
+    assert row is not None
+    return int(row[0][0]["Plan"]["Plan Rows"])
 
 
 def _named(relations: list[Relation], table: str) -> Relation:

@@ -58,6 +58,20 @@ def test_an_unknown_table(config: Path) -> None:
     assert "did you mean public.orders" in said
 
 
+def test_a_snapshot_of_what_is_not_captured_or_under_no_condition(config: Path, admin: Any) -> None:
+    admin.execute("CREATE TABLE public.keyless (id int)")
+    wanted = edit(config, source={"tables": ["public.*"]})
+    for table, where, told in (
+        ("public.ordres", "true", "did you mean public.orders"),
+        ("public.keyless", "true", "names 0 captured tables"),
+        ("public.orders", "id <", "syntax error"),
+        ("public.orders", "idd < 3", 'column "idd" does not exist'),
+        ("public.orders", "id = 'canary'", "invalid input syntax"),
+    ):
+        code, said = refused(wanted, "snapshot", table, "--where", where)
+        assert (code, told in said) == (2, True), said
+
+
 def test_an_unknown_key(config: Path) -> None:
     code, said = refused(edit(config, source={"tabels": ["public.*"]}), "status")
     assert code == 2

@@ -44,7 +44,7 @@ class Running:
         return run_command(self.config, *words, timeout_s=300)
 
     def catch_up(self, *views: str) -> None:
-        waited = self.run("wait", format_lsn(insert_lsn(self.admin)), *views, "--timeout", "120")
+        waited = self.run("wait", format_lsn(insert_lsn(self.admin)), *views, "--timeout", "270")
         assert waited.returncode == 0, waited.stderr + self.apply.text()[-3000:]
 
     def proofs(self, *views: str) -> dict[str, Any]:
