@@ -44,9 +44,9 @@ class _EndedError(Exception):
 class ProofThread:
     """Use in a `with` around apply's loop, which calls `attend` between two batches."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, by_clock: bool = True) -> None:
         self._settings = settings
-        self._every_s = settings.prove.every_s
+        self._every_s = settings.prove.every_s if by_clock else None
         self._lock = threading.Condition()
         self._asked: deque[Request] = deque()
         self._seen: set[str] = set()

@@ -51,7 +51,7 @@ def _apply_while_owner(settings: Settings, spark: SparkSession, stop: threading.
             control.acquire(_ACQUIRE_S, _tell_who_runs)
             _log.info("apply is ready", master=settings.apply.master)
             run = ApplyRun(settings, spark, control, stop.wait, once=once)
-            with ProofThread(settings) as proofs:
+            with ProofThread(settings, by_clock=not once) as proofs:
                 run.proofs = proofs
                 run.run()
             return True

@@ -43,12 +43,10 @@ _PERMUTED_MAX: Final = 4
 class ChunkOrder:
     """Chunks of one view, by its key's columns in the order in which Postgres reads them most cheaply."""
 
-    def __init__(self, spec: ViewSpec, columns: Sequence[KeyColumn], order: KeyOrder, cost: float) -> None:
+    def __init__(self, spec: ViewSpec, columns: Sequence[KeyColumn], order: KeyOrder) -> None:
         self._spec = spec
         self._columns = columns
         self._order = order
-        self.cost = cost
-        """The planner's, of one chunk."""
 
     @classmethod
     def of(cls, source: SourceCut, spec: ViewSpec, types: Sequence[ColumnType], rows: int) -> ChunkOrder | None:
@@ -62,9 +60,13 @@ class ChunkOrder:
             return None
         # The key's index may have the columns in another order than the view.
         orders = [KeyOrder(list(each)) for each in (permutations(found) if len(found) <= _PERMUTED_MAX else [found])]
-        costs = [source.estimate(spec, order.columns, rows).cost for order in orders]
-        cost, at = min(zip(costs, range(len(costs)), strict=True))
-        return cls(spec, found, orders[at], cost)
+        made = [cls(spec, found, order) for order in orders]
+        return min(made, key=lambda each: each.cost(source, None, rows))
+
+    def cost(self, source: SourceCut, begin: Key | None, rows: int) -> float:
+        """What the planner expects of a chunk."""
+        first = f"ORDER BY {self._order.columns} LIMIT {rows}"
+        return source.estimate(self._spec, self.between(begin, None), first).cost
 
     def end(self, cut: SourceCut, begin: Key | None, rows: int) -> Key | None:
         """The key of the row that is so many further on; None where there are not so many left."""

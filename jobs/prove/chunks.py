@@ -56,12 +56,22 @@ def _large(source: SourceCut, spec: ViewSpec, chunk_rows: int) -> Large | None:
             return None
         types = source.types(spec)
         order = ChunkOrder.of(source, spec, types, chunk_rows)
-        # A query whose joins and groups Postgres would compute in full for each chunk is better read in one.
-        if order is None or (spec.kind is Kind.QUERY and order.cost > whole.cost * _WORTH):
+        if order is None or (spec.kind is Kind.QUERY and not _is_worth(source, order, whole.cost, chunk_rows)):
             return None
     except CdcError:
         return None
     return Large(spec, order, types)
+
+
+def _is_worth(source: SourceCut, order: ChunkOrder, whole: float, chunk_rows: int) -> bool:
+    """A query whose joins and groups Postgres would compute in full for each chunk is better read in one piece.
+
+    That the first chunk is cheap says nothing of the others: the condition on the key must be pushed down as well.
+    """
+    if order.cost(source, None, chunk_rows) > whole * _WORTH:
+        return False
+    begin = order.end(source, None, chunk_rows)
+    return begin is not None and order.cost(source, begin, chunk_rows) <= whole * _WORTH
 
 
 @dataclass(slots=True)

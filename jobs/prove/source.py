@@ -106,10 +106,9 @@ class SourceCut:
         # As Postgres sent them: a cast to text would drop the blanks of char(n).
         return tuple((result.get_value(0, at) or b"").decode() for at in range(result.nfields))
 
-    def estimate(self, spec: ViewSpec, sorted_by: str | None = None, rows: int | None = None) -> Estimate:
-        """What Postgres expects of reading the view, or of the first `rows` in an order."""
-        ordered = f" ORDER BY {sorted_by} LIMIT {rows}" if sorted_by is not None else ""
-        sql = f"EXPLAIN (FORMAT JSON) {self._select(spec, '*', 'true')}{ordered}"
+    def estimate(self, spec: ViewSpec, condition: str = "true", first: str = "") -> Estimate:
+        """What Postgres expects of reading the view, or of the `first` rows (an ORDER BY with LIMIT) of a condition."""
+        sql = f"EXPLAIN (FORMAT JSON) {self._select(spec, '*', condition)} {first}"
         with translated(), self.connection.transaction():
             row = self.connection.execute(sql.encode()).fetchone()
         assert row is not None
