@@ -91,7 +91,7 @@ class QueryChanges:
         if few.num_rows > self._keys_max():
             return self._in_full(evaluation, f"{few.num_rows} keys are affected")
         keys = self._spark.createDataFrame(few, affected.schema)
-        rows = evaluation.rows_of(refresh, keys, few)
+        rows = evaluation.rows_of_few(refresh, keys, few)
         try:
             return self._of_few(evaluation, refresh, few, rows)
         except TooMany:

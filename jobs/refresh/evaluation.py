@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.plan.nodes import Attribute
 from jobs.plan.view import ViewPlan
+from jobs.refresh.fetched import FetchedScans
 from jobs.refresh.relations import ReadRelations, Untold
-from jobs.upkeep.narrow import Key
-from jobs.upkeep.refresh import Refresh, narrowed_sql, plan_refresh
+from jobs.upkeep.narrow import Key, Narrowing
+from jobs.upkeep.refresh import Refresh, keyed_sql, narrowed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State, Tables
 from sinks.delta.held import Held
 from sinks.delta.literals import literal
@@ -61,12 +62,33 @@ class Evaluation:
         """The affected values of `refresh.by`, by number."""
         return self._spark.sql(refresh.affected)
 
-    def rows_of(self, refresh: Refresh, keys: DataFrame, few: pa.Table | None = None) -> DataFrame:
-        """The rows that have these keys now; where they are few, scans are bounded by the least and the greatest."""
-        sql = narrowed_sql(self._plan, self._tables, refresh.by, _bounds(keys, few) if few is not None else {})
+    def rows_of(self, refresh: Refresh, keys: DataFrame) -> DataFrame:
+        """The rows that have these keys now."""
+        return self._keyed(keys, narrowed_sql(self._plan, self._tables, refresh.by, {}))
+
+    def rows_of_few(self, refresh: Refresh, keys: DataFrame, few: pa.Table) -> DataFrame:
+        """The same of few keys: scans read what these ask for at once, else are bounded by the least and greatest."""
+        known = {column: _key(column.sql, few.column(column.sql), keys) for column in refresh.by}
+        fetched = FetchedScans(self._lookup)
+        plan, _ = Narrowing(fetched.scan).narrow(self._plan.root, known)
+        for name, (relation, rows) in fetched.tables.items():
+            schema = self._relations.schema(relation, rows.column_names)
+            self._spark.createDataFrame(rows, schema).createOrReplaceTempView(self._fetched(name))
+        return self._keyed(keys, keyed_sql(self._plan, refresh.by, plan, lambda name: self._name(name, fetched)))
+
+    def _keyed(self, keys: DataFrame, sql: str) -> DataFrame:
         with _naming:
             keys.createOrReplaceTempView(KEYS)
             return self._shown(self._spark.sql(sql))
+
+    def _lookup(self, relation: str, wanted: Mapping[str, Any], columns: tuple[str, ...]) -> pa.Table:
+        return self._relations.lookup(relation, self._now[relation], wanted, columns)
+
+    def _name(self, relation: str, fetched: FetchedScans) -> str:
+        return self._fetched(relation) if relation in fetched.tables else self._tables.name(relation, State.NOW)
+
+    def _fetched(self, name: str) -> str:
+        return f"{self._spec.name}__{name.replace(' ', '_')}"
 
     def column_of(self, attribute: Attribute) -> str:
         """What the view calls it."""
@@ -79,19 +101,15 @@ class Evaluation:
         return rows.toDF(*self._spec.columns)
 
 
-def _bounds(keys: DataFrame, few: pa.Table) -> dict[str, Key]:
+def _key(name: str, values: Any, keys: DataFrame) -> Key:
     """Delta leaves out files by literals alone."""
-    kinds = {field.name: field.dataType.simpleString() for field in keys.schema.fields}
-    found = {}
-    for name in few.column_names:
-        ends = _ends(few.column(name), kinds[name])
-        if ends is not None:
-            low, high = (literal(value, kinds[name]) for value in ends)
-            found[name] = Key(name, low, high)
-    return found
+    kind = keys.schema[name].dataType.simpleString()
+    ends = _ends(values)
+    low, high = (literal(value, kind) for value in ends) if ends is not None else (None, None)
+    return Key(name, low, high, values)
 
 
-def _ends(values: Any, kind: str) -> tuple[Any, Any] | None:
+def _ends(values: Any) -> tuple[Any, Any] | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 

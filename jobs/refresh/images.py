@@ -40,10 +40,17 @@ def paired(before: pa.Table, changes: pa.Table, columns: Sequence[str], key: Seq
 
 def spark_schema(types: Mapping[str, str]) -> StructType:
     """The schema of the pairs."""
+    from pyspark.sql.types import StructField, StructType
+
+    row = struct_type(types)
+    return StructType([StructField(OLD, row), StructField(NEW, row)])
+
+
+def struct_type(types: Mapping[str, str]) -> StructType:
+    """The schema of rows, by Spark's names of their types."""
     from pyspark.sql.types import DataType, StructField, StructType
 
-    row = StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in types.items()])
-    return StructType([StructField(OLD, row), StructField(NEW, row)])
+    return StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in types.items()])
 
 
 def alike(ours: str, theirs: str, types: Mapping[str, str]) -> Column:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_MAX: Final = 20_000
+ROWS_MAX: Final = 50_000
 """More rows than this are Spark's."""
 
 
@@ -26,36 +26,46 @@ def rows_with(
 ) -> pa.Table:
     """The rows whose columns of the keys' names have the values of some row of `keys`; without keys, all of them."""
     import pyarrow as pa
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
 
     names = keys.column_names if keys is not None else []
-    try:
-        table = DeltaTable(path, version=version, storage_options=dict(options) or None)
-        wanted = list(dict.fromkeys((*columns, *names)))
-        scanner = table.to_pyarrow_dataset().scanner(columns=wanted, filter=_condition(keys))
-        found = scanner.head(ROWS_MAX + 1)
-    except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
-        raise TooMany from error
-    if found.num_rows > ROWS_MAX:
-        raise TooMany
+    wanted = list(dict.fromkeys((*columns, *names)))
+    among = {name: keys.column(name) for name in names} if keys is not None else {}
+    found = rows_among(path, options, version, wanted, among)
     if keys is not None and len(names) > 1:
         some = set(row_values(keys, names))
         found = found.filter(pa.array([row in some for row in row_values(found, names)], pa.bool_()))
     return found.select(list(columns))
 
 
-def _condition(keys: pa.Table | None) -> Any:
+def rows_among(
+    path: str, options: Mapping[str, str], version: int, columns: Sequence[str], among: Mapping[str, Any]
+) -> pa.Table:
+    """The rows that have one of the given values in each of the given columns; of none given, all rows."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = DeltaTable(path, version=version, storage_options=dict(options) or None)
+        scanner = table.to_pyarrow_dataset().scanner(columns=list(columns), filter=_condition(among))
+        found = scanner.head(ROWS_MAX + 1)
+    except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
+        raise TooMany from error
+    if found.num_rows > ROWS_MAX:
+        raise TooMany
+    return found
+
+
+def _condition(among: Mapping[str, Any]) -> Any:
     """What Arrow can tell of a row by itself: its single columns' values."""
     import pyarrow as pa
 
-    if keys is None:
-        return None
     # Delta's statistics have a timestamp's milliseconds, and files would be left out by them; 0 and -0 are one number.
-    if any(pa.types.is_timestamp(field.type) or pa.types.is_floating(field.type) for field in keys.schema):
+    kinds = [values.type for values in among.values()]
+    if any(pa.types.is_timestamp(kind) or pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds):
         raise TooMany
-    conditions = [_among(keys.column(name), name) for name in keys.column_names]
-    return reduce(lambda one, other: one & other, conditions)
+    conditions = [_among(values, name) for name, values in among.items()]
+    return reduce(lambda one, other: one & other, conditions) if conditions else None
 
 
 def row_values(table: pa.Table, columns: Sequence[str]) -> list[tuple[Hashable, ...]]:
@@ -84,7 +94,7 @@ def _among(values: Any, name: str) -> Any:
     import pyarrow.compute as pc
 
     field = pc.field(name)
-    unique = values.combine_chunks().unique() if values.num_chunks else values
+    unique = values.unique()
     some = field.isin(unique)
     ends = pc.min_max(unique)
     low, high = ends["min"], ends["max"]

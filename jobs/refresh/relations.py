@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -19,14 +19,18 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from jobs.plan.nodes import Scan, walk
 from jobs.plan.view import ViewPlan
-from jobs.refresh.images import alike, paired, spark_schema
-from jobs.refresh.lookup import TooMany, rows_with
+from jobs.refresh.images import alike, paired, spark_schema, struct_type
+from jobs.refresh.lookup import TooMany, rows_among, rows_with
 from jobs.upkeep.tables import NEW, OLD
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.protocol import OP, UPSERT
 from sinks.spec import ViewSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 CHANGES_MAX: Final = 10_000
 """More changed keys than this are looked up by Spark."""
@@ -114,6 +118,15 @@ class ReadRelations:
             found = rows_at(self._spark, self._relations[name].sink.path, held)
             self._rows[name, held.version] = found
         return found
+
+    def schema(self, name: str, columns: Sequence[str]) -> StructType:
+        """Of some of the relation's columns."""
+        return struct_type({column: self._relations[name].types[column] for column in columns})
+
+    def lookup(self, name: str, held: Held, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
+        """The rows that have one of the wanted values in each of these columns; TooMany where they are not few."""
+        sink = self._relations[name].sink
+        return rows_among(sink.path, sink.storage_options, held.version, columns, wanted)
 
     def images(self, name: str, since: Held) -> DataFrame | None:
         """The rows that are not what they were, before and after; None where all are."""

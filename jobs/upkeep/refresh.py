@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from jobs.plan.nodes import Attribute, Keyed
-from jobs.plan.render import derived, listed, names, render, table
+from jobs.plan.nodes import Attribute, Keyed, Plan
+from jobs.plan.render import NameOf, derived, listed, names, render, table
 from jobs.plan.view import ViewPlan
 from jobs.upkeep.affected import RULES
 from jobs.upkeep.choice import replaced_by
@@ -70,6 +70,11 @@ def _full(view: ViewPlan, tables: Tables) -> str:
 def narrowed_sql(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...], bounds: Mapping[str, Key]) -> str:
     """The view's rows that have the values of KEYS; `bounds` by the attributes' names in SQL, where they are known."""
     known = {column: bounds.get(column.sql, Key(column.sql)) for column in by}
-    rows = Keyed(narrow(view.root, known), KEYS, tuple((column, column.sql) for column in by))
+    return keyed_sql(view, by, narrow(view.root, known), lambda relation: tables.name(relation, State.NOW))
+
+
+def keyed_sql(view: ViewPlan, by: tuple[Attribute, ...], narrowed: Plan, name_of: NameOf) -> str:
+    """The same of a plan that is narrowed already; narrowing is never all of it."""
+    rows = Keyed(narrowed, KEYS, tuple((column, column.sql) for column in by))
     shown = listed(column.sql for column in view.outputs)
-    return f"SELECT {shown} FROM {derived(rows, lambda relation: tables.name(relation, State.NOW))}"
+    return f"SELECT {shown} FROM {derived(rows, name_of)}"

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.plan.nodes import relations
+from jobs.plan.types import INT4
 from jobs.plan.view import ViewPlan
-from jobs.upkeep.refresh import Refresh, plan_refresh
+from jobs.refresh.fetched import FetchedScans
+from jobs.upkeep.narrow import Key, Narrowing
+from jobs.upkeep.refresh import Refresh, keyed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State
 from jobs.upkeep.tables import Tables as Names
 from tests.support.random_plans import TABLES, Row, Tables
@@ -57,8 +63,34 @@ class Refreshed:
         affected.createOrReplaceTempView(KEYS)
         by = [self._view.outputs.index(column) for column in sorted(plan.by, key=lambda column: column.id)]
         kept = Counter({row: n for row, n in self.rows.items() if tuple(row[at] for at in by) not in keys})
-        self.rows = kept + _bag(self._spark.sql(plan.narrowed))
+        narrowed = _bag(self._spark.sql(plan.narrowed))
+        assert self._fetched(plan, affected) == narrowed, "rows fetched by their keys make other rows of the view"
+        self.rows = kept + narrowed
         return plan
+
+    def _fetched(self, plan: Refresh, affected: DataFrame) -> Bag:
+        """The narrowed rows again, of scans that were read by the values of their keys."""
+        keys = affected.toArrow()
+        known = {column: Key(column.sql, values=keys.column(column.sql)) for column in plan.by}
+        scans = FetchedScans(self._lookup)
+        narrowed, _ = Narrowing(scans.scan).narrow(self._view.root, known)
+        for name, (relation, rows) in scans.tables.items():
+            frame = self._spark.createDataFrame(rows, _schema(relation, rows.column_names))
+            frame.createOrReplaceTempView(name.replace(" ", "_"))
+
+        def name_of(relation: str) -> str:
+            fetched = relation in scans.tables
+            return relation.replace(" ", "_") if fetched else self._names.name(relation, State.NOW)
+
+        return _bag(self._spark.sql(keyed_sql(self._view, plan.by, narrowed, name_of)))
+
+    def _lookup(self, relation: str, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
+        names = [column for column, _ in TABLES[relation]]
+        some = {names.index(column): set(values.to_pylist()) for column, values in wanted.items()}
+        rows = [row for row in self._tables[relation].values() if all(row[at] in known for at, known in some.items())]
+        return pa.table(
+            {name: pa.array([row[names.index(name)] for row in rows], _arrow(relation, name)) for name in columns}
+        )
 
     def _show(self, tables: Tables, state: State) -> None:
         for name in self.relations:
@@ -73,8 +105,13 @@ class Refreshed:
         frame.createOrReplaceTempView(self._names.name(name, State.CHANGED))
 
 
-def _schema(name: str) -> str:
-    return ", ".join(f"{column} {type_.spark}" for column, type_ in TABLES[name])
+def _schema(name: str, columns: Sequence[str] | None = None) -> str:
+    types = dict(TABLES[name])
+    return ", ".join(f"{column} {types[column].spark}" for column in columns or types)
+
+
+def _arrow(relation: str, column: str) -> Any:
+    return pa.int32() if dict(TABLES[relation])[column] is INT4 else pa.string()
 
 
 def _bag(frame: DataFrame) -> Bag:
