@@ -70,6 +70,15 @@ BATCH_SECONDS: Final = Histogram(
 VIEW_LSN: Final = Gauge(
     "view_lsn", "Where a view stands, in bytes of the source's log", ["view", "sink"], namespace=_P, registry=REGISTRY
 )
+REFRESHES: Final = Counter(
+    "refreshes", "Refreshes of a view over several tables, by how", ["view", "how"], namespace=_P, registry=REGISTRY
+)
+REFRESH_SECONDS: Final = Gauge(
+    "refresh_seconds", "How long the last refresh of such a view took", ["view"], namespace=_P, registry=REGISTRY
+)
+REFRESH_KEYS: Final = Gauge(
+    "refresh_keys", "Keys that it found affected; NaN: computed in full", ["view"], namespace=_P, registry=REGISTRY
+)
 VIEW_UNFIT_ROWS: Final = Gauge(
     "view_unfit_rows",
     "Rows that a view lacks, since a value of them has no counterpart in its column's Delta type",
@@ -135,6 +144,13 @@ def looked(retention: Retention, danger: Danger, bytes_per_s: float | None, now_
 def snapshot_read(rows: Mapping[str, int]) -> None:
     """The initial snapshot has read so many rows of each table."""
     SNAPSHOT_ROWS.set(sum(rows.values()))
+
+
+def refreshed(view: str, how: str, keys: int | None, seconds: float) -> None:
+    """A view over several tables was refreshed."""
+    REFRESHES.labels(view, how).inc()
+    REFRESH_SECONDS.labels(view).set(seconds)
+    REFRESH_KEYS.labels(view).set(_or_nan(keys))
 
 
 def _or_nan(value: float | None) -> float:

@@ -162,9 +162,10 @@ class ApplyRun:
         sinks = self._loaded.sinks
         with ThreadPoolExecutor(_THREADS) as pool:
             own = dict(zip(sinks, pool.map(lambda sink: sink.position(), sinks.values()), strict=True))
-        found = located(sinks, own, self._ledger.read())
+        ledger = self._ledger.read()
+        found = located(sinks, own, ledger)
         self._lacking.locate(found)
-        self._queries.locate(found)
+        self._queries.locate(found, ledger)
         for target, position in found.items():
             stands = format_lsn(position.lsn) if position is not None else "nowhere"
             _log.info("view found", view=target.view, sink=target.sink, lsn=stands)
@@ -261,7 +262,7 @@ class ApplyRun:
         self._control.confirm_owner()
         marked = self._lacking.marked
         positions = {at: self._queries.marked(at, marked(at, position)) for at, position in positions.items()}
-        rows = recorded(self._loaded.sinks, positions)
+        rows = recorded(self._loaded.sinks, positions, self._queries.refreshed)
         if rows:
             self._ledger.write(rows)
         lsn = max((position.lsn for position in positions.values()), default=0)

@@ -40,6 +40,8 @@ class LedgerRow:
     offsets: Mapping[str, tuple[int, ...]]
     unfit: tuple[Unfit, ...] = ()
     """The rows that it lacks."""
+    refreshed: str = ""
+    """How a query was refreshed last (jobs.refresh.outcome), as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,8 @@ def _state(loaded: list[dict[str, Any]]) -> LedgerState | None:
 
 def _row(row: dict[str, Any]) -> LedgerRow:
     unfit = parse_unfit(json.loads(row.get("unfit") or "[]"))
-    return LedgerRow(**{**row, "offsets": _offsets(row["offsets"]), "unfit": unfit})
+    refreshed = row.get("refreshed") or ""
+    return LedgerRow(**{**row, "offsets": _offsets(row["offsets"]), "unfit": unfit, "refreshed": refreshed})
 
 
 def _offsets(text: str) -> dict[str, tuple[int, ...]]:
@@ -192,5 +195,6 @@ def _arrow(rows: Sequence[LedgerRow]) -> pa.Table:
             "source_ts_us": pa.array([row.source_ts_us for row in rows], pa.int64()),
             "offsets": pa.array(texts, pa.string()),
             "unfit": pa.array([json.dumps(unfit_fields(row.unfit)) for row in rows], pa.string()),
+            "refreshed": pa.array([row.refreshed for row in rows], pa.string()),
         }
     )

@@ -15,17 +15,18 @@ from sinks.protocol import Position, Sink
 from sinks.standing import lost, overtaken
 
 
-def recorded(sinks: Mapping[Target, Sink], positions: Mapping[Target, Position]) -> list[LedgerRow]:
-    """One row for every Delta table, all at the batch's LSN."""
+def recorded(
+    sinks: Mapping[Target, Sink], positions: Mapping[Target, Position], refreshed: Mapping[str, str] | None = None
+) -> list[LedgerRow]:
+    """One row for every Delta table, all at the batch's LSN; of queries with how they were refreshed last."""
     rows = []
     for target, position in positions.items():
         sink = sinks[target]
         if isinstance(sink, DeltaSink):
             held = sink.held()
-            moment = position.lsn, position.source_ts_us
-            rows.append(
-                LedgerRow(sink.folder, held.version, held.generation, *moment, position.offsets, position.unfit)
-            )
+            which, moment = (sink.folder, held.version, held.generation), (position.lsn, position.source_ts_us)
+            how = (refreshed or {}).get(target.view, "")
+            rows.append(LedgerRow(*which, *moment, position.offsets, position.unfit, how))
     return rows
 
 

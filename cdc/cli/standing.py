@@ -20,11 +20,12 @@ from cdc.resume import SlotState, obstacle
 from cdc.retention import Danger, Retention, judge, seconds_left, written_per_s
 from cdc.settings import Settings
 from cdc.slots import read_retention
-from jobs.batch import Target
+from jobs.batch import TABLE, Target
 from jobs.control import Proved, apply_owner, newest_proofs
-from jobs.ledger import Ledger
+from jobs.ledger import Ledger, LedgerState
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import located
+from jobs.refresh.outcome import Outcome
 from sinks.protocol import Position, Unfit
 
 T = TypeVar("T")
@@ -64,6 +65,8 @@ class ViewStanding:
     stopped: Trouble | None = None
     unfit: tuple[Unfit, ...] = ()
     """The rows that it lacks."""
+    refreshed: Outcome | None = None
+    """How a query was refreshed last; its Delta table says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +174,15 @@ class Observer:
             replace(
                 _view(target, position, asked[target][1], source, progress),
                 stopped=self._pipeline.specs[target.view].stopped,
+                refreshed=_refreshed(target, ledger),
             )
             for target, position in positions.items()
         )
+
+
+def _refreshed(target: Target, ledger: LedgerState | None) -> Outcome | None:
+    row = ledger.rows.get(target.view) if ledger is not None and target.sink == TABLE else None
+    return Outcome.from_json(row.refreshed) if row is not None else None
 
 
 def _asked(ask: Callable[[], T], problems: list[str]) -> T | None:

@@ -97,6 +97,7 @@ def _view_dict(view: ViewStanding, proved: Proved | None) -> dict[str, Any]:
         "lag_seconds": view.lag_s,
         "error": view.error,
         "stopped": asdict(view.stopped) if view.stopped is not None else None,
+        "refreshed": view.refreshed.fields() if view.refreshed is not None else None,
         "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in view.unfit],
         "proved": None if proved is None else _proved_dict(proved),
     }
@@ -153,6 +154,8 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
 def _views(report: Report) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="bold")
     columns = {"view": "left", "sink": "left", "LSN": "right", "behind": "right", "": "right", "proved": "right"}
+    if any(view.refreshed is not None for view in report.views):
+        columns["last refresh"] = "left"
     for name, justify in columns.items():
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for view in report.views:
@@ -160,7 +163,9 @@ def _views(report: Report) -> Table:
         behind = size_text(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
         behind = "[yellow]stopped[/]" if view.stopped is not None and not heals(view.stopped) else behind
         proved = _proved(report.proofs.get((view.view, view.sink)))
-        table.add_row(escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s), proved)
+        refreshed = escape(str(view.refreshed)) if view.refreshed is not None else ""
+        row = escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s), proved, refreshed
+        table.add_row(*row[: len(columns)])
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,9 +35,16 @@ class Outcome:
         return {**asdict(self), "how": self.how.value, "seconds": round(self.seconds, 3)}
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any] | None) -> Outcome | None:
-        """What fields() gave; None for anything else."""
+    def from_json(cls, text: str) -> Outcome | None:
+        """What fields() gave, as JSON; None for anything else."""
         try:
-            return cls(**{**fields, "how": How(fields["how"])}) if fields else None
+            fields = json.loads(text)
+            return cls(**{**fields, "how": How(fields["how"])})
         except (KeyError, TypeError, ValueError):
             return None
+
+    def __str__(self) -> str:
+        """For people."""
+        keys = f", {self.keys:,} keys" if self.keys is not None else ""
+        why = f" ({self.why})" if self.why else ""
+        return f"{self.how.value}{why}{keys}, {self.rows:,} rows, {self.seconds:.1f} s"

@@ -7,6 +7,7 @@ sink that is not where its query's table was before the batch is brought there b
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,10 +15,12 @@ from dataclasses import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from cdc import metrics
 from cdc.log import get
 from cdc.lsn import format_lsn
 from jobs.batch import TABLE, Mode, Target, Task
 from jobs.failures import translated
+from jobs.ledger import LedgerState
 from jobs.pipeline import Pipeline
 from jobs.refresh.changes import Found, QueryChanges
 from jobs.refresh.difference import many_changes, require_unique, upserts
@@ -44,11 +47,12 @@ class Refresher:
         self._tables = {target.view: sink for target, sink in pipeline.sinks.items() if isinstance(sink, DeltaSink)}
         self.relations = ReadRelations(spark, pipeline.specs, self._tables)
         self._positions: dict[Target, Position] = {}
-        self.outcomes: dict[str, Outcome] = {}
-        """How each query was refreshed last."""
+        self.refreshed: dict[str, str] = {}
+        """How each query was refreshed last, for the ledger."""
 
-    def locate(self, positions: Mapping[Target, Position | None]) -> None:
-        """Know from what each sink's rows were computed."""
+    def locate(self, positions: Mapping[Target, Position | None], ledger: LedgerState | None) -> None:
+        """Know from what each sink's rows were computed, and how."""
+        self.refreshed = {name: row.refreshed for name, row in ledger.rows.items()} if ledger is not None else {}
         self._positions = {target: position for target, position in positions.items() if position is not None}
 
     def marked(self, target: Target, position: Position) -> Position:
@@ -137,5 +141,6 @@ class Refresher:
         return sink.replace(upserts(spec, rows, position.lsn), position)
 
     def _tell(self, spec: ViewSpec, position: Position, outcome: Outcome) -> None:
-        self.outcomes[spec.name] = outcome
+        self.refreshed[spec.name] = json.dumps(outcome.fields())
+        metrics.refreshed(spec.name, outcome.how.value, outcome.keys, outcome.seconds)
         _log.info("view refreshed", view=spec.name, lsn=format_lsn(position.lsn), **outcome.fields())
