@@ -108,9 +108,9 @@ def test_capture_goes_on_with_a_slot_that_is_behind(
 def test_a_failover_without_the_slot(
     private_server: Private, kafka: Any, tmp_path: Path, pipeline_name: str, lost_tail: bool
 ) -> None:
-    primary = private_server(Postgres, major=17)
+    primary = private_server(Postgres, major=18)
     settings = source_on(primary, kafka, tmp_path, pipeline_name)
-    standby = standby_of(primary, primary.server.folder.with_name("standby"), 17)
+    standby = standby_of(primary, primary.server.folder.with_name("standby"), 18)
     with as_admin(settings) as admin, running_capture(settings) as capture:
         standby.catch_up(capture.wait_for(insert(admin, 1, 100)).lsn)
         if lost_tail:

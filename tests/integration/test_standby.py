@@ -58,9 +58,9 @@ def test_capture_from_a_standby_and_on_after_its_promotion(
 def test_a_slot_that_a_vacuum_on_the_primary_made_useless(
     private_server: Callable[..., PrivateServer], kafka: Any, tmp_path: Path, pipeline_name: str
 ) -> None:
-    primary = private_server(Postgres, major=17)
+    primary = private_server(Postgres, major=18)
     settings = source_on(primary, kafka, tmp_path, pipeline_name)
-    standby = standby_of(primary, primary.server.folder.with_name("standby"), 17, hot_standby_feedback="off")
+    standby = standby_of(primary, primary.server.folder.with_name("standby"), 18, hot_standby_feedback="off")
     moved = moved_to(settings, standby)
     with as_admin(settings) as admin, standby.connect("shop") as there:
         standby.catch_up(insert(admin, 1, 100))
