@@ -223,3 +223,16 @@ def test_readers_keep_to_their_rate(settings: Settings, admin: Any) -> None:
         capture.wait_for(insert_lsn(admin))
     # The first chunks of all readers come at once.
     assert time.monotonic() - began_s > (150 - 3 * 10) / 50
+
+
+def test_no_transaction_outlives_its_chunk(settings: Settings, admin: Any) -> None:
+    admin.execute("INSERT INTO public.orders SELECT g, 'x', g FROM generate_series(1, 900) g")
+    oldest = "SELECT min(xact_start) FROM pg_stat_activity WHERE application_name LIKE 'afterimage%'"
+    with running_capture(slowed(settings, 150)), Reading(settings) as reading:
+        reading.wait_further()
+        ((begun,),) = admin.execute("SELECT clock_timestamp()").fetchall()
+        for _ in range(8):  # more chunks than readers may be ahead by
+            reading.wait_further()
+        ((open_since,),) = admin.execute(oldest).fetchall()
+        reading.wait_further()
+    assert open_since is None or open_since > begun
