@@ -30,7 +30,7 @@ _COLOURS: Final = {Level.SAFE: "", Level.WARNING: "yellow", Level.ALARM: "bold r
 
 
 def run_status(settings: Settings, background: list[Service], *, as_json: bool, watch: bool) -> int:
-    """Show it; 1 when something is away or has ended by itself."""
+    """Show it; 1 when something is away, has ended by itself, or waits for a person."""
     observer = Observer(settings, measure_rate=True)
     try:
         if watch and not as_json:
@@ -45,7 +45,8 @@ def run_status(settings: Settings, background: list[Service], *, as_json: bool, 
         out.print_json(json.dumps(as_dict(settings, report, background)))
     else:
         out.print(screen(settings, report, background))
-    wrong = [*report.problems, *_danger_text(report), *filter(_ended, background)]
+    stuck = [view for view in report.views if view.stopped is not None and not heals(view.stopped)]
+    wrong = [*report.problems, *_danger_text(report), *filter(_ended, background), *stuck]
     return int(bool(wrong))
 
 

@@ -101,7 +101,9 @@ def test_views_follow_or_stand_still_alone(running: Running) -> None:
     assert not proofs["public.stuck"]["holds"]
     assert "no primary key" in proofs["public.stuck"]["problem"]
 
-    views = {view["view"]: view for view in json.loads(running.run("status", "--json").stdout)["views"]}
+    status = running.run("status", "--json")
+    assert status.returncode == 1
+    views = {view["view"]: view for view in json.loads(status.stdout)["views"]}
     assert views["public.stuck"]["stopped"]["code"] == "NO_KEY"
     assert views["public.other"]["stopped"] is None
     assert "TABLE_STOPPED" in running.run("wait", format_lsn(insert_lsn(admin))).stderr
