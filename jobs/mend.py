@@ -23,7 +23,7 @@ from jobs.pipeline import Pipeline
 from jobs.prove.mending import Mend
 from jobs.prove.result import Mended
 from jobs.recording import located, recorded
-from jobs.text_rows import Shape, changes, ddl
+from jobs.text_rows import Shape, changes, ddl, is_ours
 from sinks.delta import DeltaSink
 from sinks.protocol import MEND_KEYS_MAX, Position, Sink
 from sinks.standing import overtaken
@@ -53,6 +53,8 @@ class SinkMender:
             raise overtaken(mend.sink, mend.view)
         spec = self._specs[mend.view]
         shape = Shape(spec.columns, spec.key, sink.types())
+        if not is_ours(shape):
+            return Mended(left=mend.left + len(mend.rows) + len(mend.gone))
         written = deleted = 0
         left = mend.left
         for rows, gone in _portions(mend.rows, mend.gone):

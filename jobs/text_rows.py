@@ -54,6 +54,11 @@ def changes(shape: Shape, rows: Sequence[TextRow], gone: Sequence[TextRow], lsn:
     return pa.table(columns), len(rows) + len(gone) - count
 
 
+def is_ours(shape: Shape) -> bool:
+    """Whether each column is there, in one of the types that sinks keep values in."""
+    return all(_is_known(shape.types.get(name, "")) for name in shape.columns)
+
+
 def keys_as_stored(shape: Shape, keys: Sequence[TextRow]) -> pa.Table | None:
     """Keys alone, in the sink's types; None where one of them is NULL or has no such value, or a type is not ours."""
     if not all(_is_known(shape.types.get(name, "")) for name in shape.key) or any(None in key for key in keys):
