@@ -1,7 +1,7 @@
 """Proofs under load: none may cry wolf, and none may miss what was planted; each corruption is mended and proved again.
 
-PROOFS (for PROOFS_SECONDS at most), PLANTED, RETYPED, SOAK_RATE (changes a second), SEED, QUERIES=0 for row-wise views
-alone. Writes bench/results/prove.json; exit 1 if it is not so.
+PLANTED (ROUND at a time), RETYPED, PROOFS, SOAK_RATE (changes a second), SEED, QUERIES=0 for row-wise views alone.
+Writes bench/results/prove.json; exit 1 if it is not so.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ QUERIES = {
     "totals": "-- key: rest\n-- sinks: delta, cache\n"
     "SELECT id % 97 AS rest, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY id % 97",
 }
-ROUND = 20
 CHUNK_ROWS = 2_500
+CATCH_UP_S = 900
 
 
 @dataclass
@@ -61,8 +61,6 @@ class Figures:
     surplus: list[str] = field(default_factory=list)
     unmended: list[str] = field(default_factory=list)
     rebuilt: int = 0
-    last: bool = False
-    """Whether everything held in the end."""
 
     @property
     def wrong(self) -> bool:
@@ -77,29 +75,23 @@ def main() -> int:
         signal.signal(number_of_signal, lambda *_: stopped.set())
     # Whoever loses patience gets what there is so far.
     with running() as pipeline, Writes(pipeline.settings, number("SOAK_RATE", 1_000)) as writes:
-        for done in range(1, int(number("PROOFS", 100)) + 1):
-            if stopped.is_set() or time.monotonic() - began_s > number("PROOFS_SECONDS", float("inf")):
-                break
-            prove_once(pipeline.settings, figures, in_chunks=done % 2 == 0)
-            last = f"{figures.seconds[-1]:.0f} s, held {figures.held_s[-1]:.1f} s"
-            say(f"{done} proofs, last {last}, {len(figures.false_alarms)} false alarms, {writes.rate:.0f} changes/s")
-        proving_rate = writes.rate
         wanted = int(number("PLANTED", 200))
         retyped = min(wanted, int(number("RETYPED", 4)))
         while sum(figures.planted.values()) < wanted - retyped and not stopped.is_set():
-            count = min(ROUND, wanted - retyped - sum(figures.planted.values()))
+            count = min(int(number("ROUND", 20)), wanted - retyped - sum(figures.planted.values()))
             plant_and_repair(pipeline, random, count, figures)
             say(f"{sum(figures.planted.values())} planted, missed {figures.missed}, unmended {figures.unmended}")
-        rate = writes.rate
         for at in range(0 if stopped.is_set() else retyped):
             retype_and_repair(pipeline, writes, (VIEW, MIRROR)[at % 2], figures, alone=at == retyped - 1)
             say(f"{figures.planted['wrong type of a column']} columns retyped, rebuilt {figures.rebuilt}")
-        # Views over what was corrupted stand as well, once that is mended.
-        alarms = len(figures.false_alarms)
-        prove_once(pipeline.settings, figures, in_chunks=False)
-        figures.last = len(figures.false_alarms) == alarms
-        say(f"at last all hold: {figures.last}")
-    write_result("prove", result(figures, {"proofs": proving_rate, "all": rate}, time.monotonic() - began_s))
+        # The first of these also shows that views over what was corrupted are right, now that that is mended.
+        for done in range(1, int(number("PROOFS", 100)) + 1):
+            prove_once(pipeline.settings, figures, in_chunks=done % 2 == 0)
+            last = f"{figures.seconds[-1]:.0f} s, held {figures.held_s[-1]:.1f} s"
+            say(f"{done} proofs, last {last}, {len(figures.false_alarms)} false alarms, {writes.rate:.0f} changes/s")
+            if stopped.is_set():
+                break
+    write_result("prove", result(figures, writes.rate, time.monotonic() - began_s))
     return int(figures.wrong)
 
 
@@ -117,12 +109,12 @@ def running() -> Iterator[Pipeline]:
                 daemon.start(Valkey(folder / "valkey", port=0)),
             )
             (folder / "pipeline").mkdir()
-            views = {name: VIEWS[name] for name in (VIEW, "items")} | (QUERIES if number("QUERIES", 1) else {})
+            views = {VIEW: VIEWS[VIEW]} | (QUERIES if number("QUERIES", 1) else {})
             tables = ("public.orders", "public.order_items")
             with pipeline_on(postgres, stores, folder / "pipeline", views, tables=tables) as pipeline:
                 fill(pipeline.admin)
                 pipeline.start()
-                pipeline.catch_up(600)
+                pipeline.catch_up(CATCH_UP_S)
                 yield pipeline
         finally:
             sweep(folder)
@@ -152,7 +144,7 @@ def plant_and_repair(pipeline: Pipeline, random: Random, count: int, figures: Fi
                 pipeline.admin.execute(
                     "UPDATE public.orders SET customer = customer || '.' WHERE id = ANY(%s)", (pair,)
                 )
-    pipeline.catch_up()
+    pipeline.catch_up(CATCH_UP_S)
     for each in corruptions:
         each.plant(pipeline.settings, before[each.key])
         figures.planted[each.kind] += 1
@@ -176,7 +168,7 @@ def plant_and_repair(pipeline: Pipeline, random: Random, count: int, figures: Fi
 def retype_and_repair(pipeline: Pipeline, writes: Writes, view: str, figures: Figures, *, alone: bool) -> None:
     """A Delta column of another type: every row is wrong, and only a rebuild helps; `alone`: while no apply runs."""
     writes.pause()
-    pipeline.catch_up()
+    pipeline.catch_up(CATCH_UP_S)
     if alone:
         pipeline.apply.stop()
     Delta(pipeline.settings, view).retype("amount")
@@ -195,7 +187,7 @@ def retype_and_repair(pipeline: Pipeline, writes: Writes, view: str, figures: Fi
 
 def repair(pipeline: Pipeline, words: list[str]) -> list[dict[str, Any]]:
     """By the command."""
-    ended = pipeline.run("prove", "--repair", "--json", *words, VIEW, MIRROR, timeout_s=600)
+    ended = pipeline.run("prove", "--repair", "--json", *words, VIEW, MIRROR, timeout_s=CATCH_UP_S)
     assert ended.stdout, ended.stderr + pipeline.apply.text()[-3000:]
     proofs: list[dict[str, Any]] = json.loads(ended.stdout)
     return proofs
@@ -208,13 +200,13 @@ def customer(pipeline: Pipeline, key: int) -> str:
     return str(row[0])
 
 
-def result(figures: Figures, rates: dict[str, float], seconds: float) -> dict[str, Any]:
+def result(figures: Figures, rate: float, seconds: float) -> dict[str, Any]:
     """For bench/results."""
     return {
         "proofs": len(figures.seconds),
         "false_alarms": len(figures.false_alarms),
         "rows_compared": figures.rows,
-        "changes_per_s": {name: round(rate) for name, rate in rates.items()},
+        "changes_per_s": round(rate),
         "proof_s": _spread(figures.seconds),
         "held_s": {
             "in_one_piece": _spread(figures.held_s[::2]),
@@ -228,7 +220,6 @@ def result(figures: Figures, rates: dict[str, float], seconds: float) -> dict[st
         "by_kind": dict(sorted(figures.planted.items())),
         "by_place": dict(sorted(figures.places.items())),
         "rebuilt": figures.rebuilt,
-        "all_hold_at_last": figures.last,
         "seconds": round(seconds, 1),
         "wrong": [*figures.false_alarms, *figures.missed, *figures.surplus, *figures.unmended],
     }

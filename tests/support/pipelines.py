@@ -69,7 +69,7 @@ class Pipeline:
 
     def catch_up(self, timeout_s: int = 180) -> None:
         """Until every view in every sink contains what is committed now."""
-        waited = self.run("wait", self.token(), "--timeout", str(timeout_s))
+        waited = self.run("wait", self.token(), "--timeout", str(timeout_s), timeout_s=timeout_s + 120)
         assert waited.returncode == 0, waited.stderr + self.apply.text()[-3000:] + self.capture.text()[-3000:]
 
     def prove(self, *views: str) -> list[dict[str, Any]]:
