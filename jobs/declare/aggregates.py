@@ -7,15 +7,19 @@ that does not fit raises; what depends on the order of rows, or on the order of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
 from cdc.errors import ConfigError
-from jobs.declare.literals import coerce, settle
-from jobs.declare.operators import NUMBERS, REMEDIES, condition
-from jobs.declare.rows import Rows, is_identical
-from jobs.plan.types import BOOL, DIGITS, INT8, Family, Type, Typed, decimal
+from jobs.declare.arrays import array_element
+from jobs.declare.literals import coerce, settle, string
+from jobs.declare.operators import NUMBERS, REMEDIES, as_text, condition
+from jobs.declare.ordering import direction, require_sure_order
+from jobs.declare.rows import Rows, as_expr, is_identical
+from jobs.declare.uniqueness import facts
+from jobs.plan.types import BOOL, DIGITS, INT8, TEXT, Family, Type, Typed, decimal
 from jobs.typemap import PRECISION_MAX
 
 ROW_DIGITS: Final = 10
@@ -27,7 +31,7 @@ _WRITTEN: Final[Mapping[type[exp.Expr], str]] = {
     exp.JSONArrayAgg: "json_agg",
     exp.JSONObjectAgg: "json_object_agg",
 }
-_SUPPORTED: Final = "supported: count, sum, min, max, bool_and, bool_or, every"
+_SUPPORTED: Final = "supported: count, sum, avg, min, max, bool_and, bool_or, every, string_agg, array_agg"
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -41,7 +45,7 @@ def aggregates(node: exp.Expr) -> Iterator[exp.Expr]:
     """The aggregate calls of an expression that belong to its own query."""
     if isinstance(node, exp.Window):
         # Its function is none; what it is given may be one.
-        for child in _below(node.this.this if isinstance(node.this, exp.IgnoreNulls) else node.this):
+        for child in _below(node.this.this if isinstance(node.this, (exp.IgnoreNulls, exp.Filter)) else node.this):
             yield from aggregates(child)
         for part in ("partition_by", "order"):
             for child in _listed(node.args.get(part)):
@@ -67,9 +71,13 @@ def _listed(value: object) -> list[exp.Expr]:
 def aggregate(rows: Rows, node: exp.Expr) -> Typed:
     """A whole aggregate call."""
     if isinstance(node, exp.Filter):
+        where = f" FILTER (WHERE {condition(rows.context, node.args['expression'].this)})"
+        if isinstance(node.this, exp.ArrayAgg):
+            return _listed_values(rows, node.this, where)
         found = aggregate(rows, node.this)
-        where = node.args["expression"].this
-        return Typed(f"{found.sql} FILTER (WHERE {condition(rows.context, where)})", found.type)
+        return Typed(f"{found.sql}{where}", found.type)
+    if isinstance(node, exp.WithinGroup):
+        raise _unsupported(rows, node.this)
     if any(id(each) not in rows.answers for each in _nested(node)):
         raise _refused(rows, node, "an aggregate within an aggregate", "aggregate in a derived table first")
     name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
@@ -190,9 +198,86 @@ def _truth(rows: Rows, node: exp.Expr) -> Typed:
     return Typed(f"{name}({distinct}{found.sql})", BOOL)
 
 
+def is_average(node: exp.Expr) -> bool:
+    """Whether a call is avg(), with FILTER or without."""
+    return isinstance(node.this if isinstance(node, exp.Filter) else node, exp.Avg)
+
+
+def average(rows: Rows, node: exp.Expr) -> tuple[Typed, Typed]:
+    """The sum and the count of which an average is the quotient."""
+    inner, suffix = node, ""
+    if isinstance(node, exp.Filter):
+        inner = node.this
+        suffix = f" FILTER (WHERE {condition(rows.context, node.args['expression'].this)})"
+    if any(id(each) not in rows.answers for each in _nested(inner)):
+        raise _refused(rows, node, "an aggregate within an aggregate", "aggregate in a derived table first")
+    distinct, value = argument(rows, inner)
+    if value.type.family is Family.FLOAT:
+        hint = "it depends on the order of rows: make the column a numeric in Postgres, or average when reading"
+        raise _refused(rows, node, f"avg of {value.type.name}", hint)
+    total = summed(rows, inner, value, distinct)
+    return replace(total, sql=total.sql + suffix), Typed(f"count({distinct}{value.sql}){suffix}", INT8)
+
+
 def _average(rows: Rows, node: exp.Expr) -> Typed:
-    hint = "the digits of an average depend on its value: keep sum(..) and count(..), and divide when reading"
-    raise _refused(rows, node, "avg", hint)
+    raise _refused(rows, node, "avg here", "compute it in a derived table")
+
+
+def _listed_texts(rows: Rows, node: exp.Expr) -> Typed:
+    """string_agg(), in an order that is sure."""
+    separator = node.args.get("separator")
+    if not isinstance(separator, exp.Literal) or not separator.args.get("is_string"):
+        raise _refused(rows, node, "string_agg without a literal between its texts", "write string_agg(x, ', ' ..)")
+    inner = node.this if isinstance(node.this, exp.Order) else None
+    value, distinct = _listed_value(rows, node, inner)
+    found = as_text(rows.context, node, value)
+    if distinct and not found.c_collated:
+        hint = 'write DISTINCT column COLLATE "C", and order by the same'
+        raise _refused(rows, node, "DISTINCT of texts in another order than that of bytes", hint)
+    order = _order(rows, node, inner, value)
+    sql = f"listagg({distinct}{found.sql}, {string(str(separator.this))}) WITHIN GROUP (ORDER BY {order})"
+    return Typed(sql, TEXT)
+
+
+def _listed_values(rows: Rows, node: exp.Expr, where: str = "") -> Typed:
+    """array_agg(), as the text that Postgres prints for the array."""
+    inner = node.this if isinstance(node.this, exp.Order) else None
+    value, distinct = _listed_value(rows, node, inner)
+    if distinct:
+        raise _refused(rows, node, "DISTINCT in array_agg", "select the distinct values in a derived table first")
+    element = array_element(value)
+    if element is None:
+        hint = "supported: of integers, numeric(p,s), boolean, text, uuid, date, timestamp and timestamptz"
+        raise _refused(rows, node, f"array_agg of {value.type.name}", hint)
+    items = f"listagg({element}, ',') WITHIN GROUP (ORDER BY {_order(rows, node, inner, value)}){where}"
+    return Typed(f"concat('{{', {items}, '}}')", Type(Family.OTHER, f"{value.type.name}[]", "STRING"))
+
+
+def _listed_value(rows: Rows, node: exp.Expr, order: exp.Expr | None) -> tuple[Typed, str]:
+    value = order.this if order is not None else node.this
+    if not isinstance(value, exp.Distinct):
+        return settle(rows.context.translate(value)), ""
+    if len(value.expressions) != 1:
+        raise _refused(rows, node, "DISTINCT of several values", "concatenate them as texts")
+    return settle(rows.context.translate(value.expressions[0])), "DISTINCT "
+
+
+def _order(rows: Rows, node: exp.Expr, order: exp.Expr | None, value: Typed) -> str:
+    """The ORDER BY of an aggregate, which must leave nothing open."""
+    word = written(rows, node)
+    if order is None:
+        hint = f"its result depends on the order of rows: write {word}(.. ORDER BY ..)"
+        raise _refused(rows, node, f"{word} without ORDER BY", hint)
+    found = [as_expr(*rows.typed(item.this)) for item in order.expressions]
+    for item in order.expressions:
+        require_sure_order(rows, item.this, rows.context.translate(item.this))
+    columns = {each.attribute for each in found if each.attribute is not None}
+    is_sure = value.sql in {each.sql for each in found} or facts(rows.plan).key_within((*columns, *rows.groups))
+    if not is_sure:
+        hint = "order by the value itself, or by a key as well: ORDER BY x, id"
+        raise _refused(rows, node, f"{word} in an order that may leave ties", hint)
+    pairs = zip(found, order.expressions, strict=True)
+    return ", ".join(f"{each.sql} {direction(item)}" for each, item in pairs)
 
 
 def _unordered(rows: Rows, node: exp.Expr) -> Typed:
@@ -209,6 +294,8 @@ _CALLS: Final[Mapping[type[exp.Expr], Callable[[Rows, exp.Expr], Typed]]] = {
     exp.LogicalOr: _truth,
     exp.Avg: _average,
     exp.AnyValue: _unordered,
+    exp.GroupConcat: _listed_texts,
+    exp.ArrayAgg: _listed_values,
 }
 _CALLS_BY_NAME: Final[Mapping[str, Callable[[Rows, exp.Expr], Typed]]] = {"every": _truth}
-WORDS: Final = ("count", "sum", "min", "max", "bool_and", "bool_or", "every")
+WORDS: Final = ("count", "sum", "avg", "string_agg", "array_agg", "min", "max", "bool_and", "bool_or", "every")

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import coerce
+from jobs.declare.quotients import is_computed
 from jobs.plan.types import (
     BOOL,
     DATE,
@@ -101,6 +102,10 @@ def _numeric(context: Context, node: exp.Expr, value: Typed, target: Type) -> Ty
     family = value.type.family
     if target.family is Family.NUMERIC and family in (Family.INT, Family.DECIMAL):
         return as_decimal(value)
+    if target.family is Family.NUMERIC and is_computed(value.type):
+        return value
+    if target.family is Family.INT and is_computed(value.type):
+        return cast(cast(value, decimal(PRECISION_MAX, 0)), target)
     if target.family is not Family.DECIMAL or family not in (Family.INT, Family.DECIMAL, Family.NUMERIC):
         return None
     # The cast rounds half away from zero and raises on overflow, in both.

@@ -14,12 +14,15 @@ from sqlglot import exp
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import coerce, settle
 from jobs.declare.operators import NUMBERS, compare, condition
+from jobs.declare.quotients import COMPUTED, is_computed, text
 from jobs.plan.types import BY_WIDTH, UNKNOWN, Family, Type, Typed, as_decimal, cast, common_decimal
 
 
 def unified(context: Context, node: exp.Expr, alternatives: Sequence[Typed]) -> list[Typed]:
     """The alternatives, all of one type that holds each."""
-    if any(each.type.family is Family.DECIMAL for each in alternatives):
+    if any(is_computed(each.type) for each in alternatives):
+        alternatives = [_computed(each) for each in alternatives]
+    elif any(each.type.family is Family.DECIMAL for each in alternatives):
         alternatives = [as_decimal(each) for each in alternatives]
     typed = [each for each in alternatives if each.type.family is not Family.UNKNOWN]
     common = typed[0].type if typed else UNKNOWN
@@ -29,6 +32,12 @@ def unified(context: Context, node: exp.Expr, alternatives: Sequence[Typed]) -> 
     for each in read:
         common = _common(context, node, common, each.type) if typed else each.type
     return [settle(each) if not typed else cast(each, common) for each in read]
+
+
+def _computed(typed: Typed) -> Typed:
+    """A number beside a quotient: as the text that Postgres prints."""
+    is_sure = typed.type.family is Family.INT or (typed.type.family is Family.DECIMAL and typed.type.fixed)
+    return Typed(text(typed), COMPUTED) if is_sure else typed
 
 
 def _common(context: Context, node: exp.Expr, left: Type, right: Type) -> Type:

@@ -20,6 +20,23 @@ from jobs.plan.types import Typed
 UNSUPPORTED: Final = "VIEW_UNSUPPORTED"
 UNKNOWN_TABLE: Final = "VIEW_UNKNOWN_TABLE"
 UNKNOWN_COLUMN: Final = "VIEW_UNKNOWN_COLUMN"
+_READER: Final = "a view is the same whenever it is computed: leave it to the reader's query"
+_CHANGES: Final = "{} changes without the tables, so no view can have it"
+_VOLATILE: Final = frozenset({"gen_random_uuid", "clock_timestamp", "statement_timestamp", "timeofday", "nextval"})
+_CLOCKS: Final = (
+    exp.CurrentTimestamp,
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.Localtime,
+    exp.Localtimestamp,
+    exp.Rand,
+    exp.Uuid,
+)
+_REMEDIES: Final[Mapping[type[exp.Expr], tuple[str, str]]] = {
+    exp.ILike: ("ILIKE", "write lower(column COLLATE \"C\") LIKE '..', for ASCII letters"),
+    exp.RegexpILike: ("~*", "write ~ with both cases of each letter: [Pp]"),
+    exp.SimilarTo: ("SIMILAR TO", "write LIKE, or ~ with a regular expression"),
+}
 ROW_WISE: Final = "views are row-wise for now: each row comes from one row of one table; leave it to the reader's query"
 
 
@@ -82,11 +99,15 @@ class Context:
         return rule
 
     def _unknown(self, node: exp.Expr) -> ConfigError:
+        if isinstance(node, _CLOCKS) or (isinstance(node, exp.Anonymous) and str(node.this).lower() in _VOLATILE):
+            return self.refuse(node, _CHANGES.format(self._written(node)), _READER)
         word, hint = self._described(node)
         return self.refuse(node, f"{word} is not supported yet in views", hint)
 
     def _described(self, node: exp.Expr) -> tuple[str, str]:
         """How a node without a rule is called, and the remedy."""
+        if type(node) in _REMEDIES:
+            return _REMEDIES[type(node)]
         written = self._written(node)
         if isinstance(node, exp.Window):
             return "a window function", self.beyond

@@ -12,10 +12,12 @@ from typing import Final
 
 from sqlglot import exp
 
+from jobs.declare.arithmetic import require_number
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import settle, string
-from jobs.declare.operators import as_text, require_number, text
-from jobs.plan.types import BOOL, INT4, TEXT, Family, Typed, decimal
+from jobs.declare.operators import as_text, text
+from jobs.declare.quotients import is_computed
+from jobs.plan.types import BOOL, INT4, TEXT, Family, Typed, cast, decimal
 from jobs.typemap import PRECISION_MAX
 
 
@@ -150,13 +152,18 @@ def absolute(context: Context, node: exp.Expr) -> Typed:
     """abs()."""
     value = settle(context.part(node))
     require_number(context, node, value)
+    if is_computed(value.type):
+        return Typed(f"replace({value.sql}, '-', '')", value.type)
     return Typed(f"abs({value.sql})", value.type)
 
 
 def rounded(context: Context, node: exp.Expr) -> Typed:
     """round() of a numeric: half away from zero."""
-    value = _decimal(context, node)
     digits = constant(context, node, "decimals", 0) if node.args.get("decimals") else 0
+    value = context.part(node)
+    if is_computed(value.type) and digits <= PRECISION_MAX:
+        return cast(value, decimal(PRECISION_MAX, digits))
+    _require_decimal(context, node, value)
     precision = value.type.precision - value.type.scale + 1 + digits
     if precision > PRECISION_MAX:
         hint = "cast the argument to a smaller numeric(p,s) first"
@@ -175,10 +182,14 @@ def whole(context: Context, node: exp.Expr) -> Typed:
 
 def _decimal(context: Context, node: exp.Expr) -> Typed:
     value = context.part(node)
+    _require_decimal(context, node, value)
+    return value
+
+
+def _require_decimal(context: Context, node: exp.Expr, value: Typed) -> None:
     if value.type.family is not Family.DECIMAL:
         hint = "supported: numeric(p,s); cast the argument"
         raise context.refuse(node, f"rounding {value.type.name} is not supported in views", hint)
-    return value
 
 
 _THIS: Final = frozenset({"this"})

@@ -12,8 +12,9 @@ from typing import Final
 from sqlglot import exp
 
 from cdc.errors import ConfigError
-from jobs.declare.aggregates import aggregate, aggregates, require_identical
+from jobs.declare.aggregates import aggregate, aggregates, average, is_average, require_identical
 from jobs.declare.literals import settle
+from jobs.declare.quotients import quotient
 from jobs.declare.rows import Rows, as_expr
 from jobs.declare.scopes import Field
 from jobs.identifiers import identifier
@@ -49,10 +50,14 @@ def grouped(rows: Rows, select: exp.Select, items: Sequence[exp.Expr], nodes: Se
         if found not in groups:
             groups.append(found)
     groups += [each for each in _settled(rows, nodes, groups) if each not in groups]
-    calls: list[tuple[Attribute, Expr]] = []
-    answers = _call(rows, nodes, calls)
-    plan = Aggregate(rows.plan, tuple(groups), tuple(calls))
-    return _after(rows, plan, texts, answers, is_single=not group_nodes)
+    rows.groups = tuple(groups)
+    calls = _Calls(rows)
+    for node in (each for root in nodes for each in aggregates(root)):
+        calls.add(node)
+    plan = Aggregate(rows.plan, tuple(groups), tuple(calls.made))
+    after = _after(rows, plan, texts, calls.answers, is_single=not group_nodes)
+    calls.divide(after)
+    return after
 
 
 def _group_nodes(rows: Rows, select: exp.Select, items: Sequence[exp.Expr]) -> Iterator[exp.Expr]:
@@ -108,23 +113,47 @@ def _columns(node: exp.Expr) -> Iterator[exp.Column]:
             yield each
 
 
-def _call(rows: Rows, nodes: Sequence[exp.Expr], calls: list[tuple[Attribute, Expr]]) -> dict[int, Typed]:
-    """Each aggregate of the nodes as a result beside the groups; the same call twice is one."""
-    answers: dict[int, Typed] = {}
-    made: dict[str, Typed] = {}
-    for node in (each for root in nodes for each in aggregates(root)):
-        typed, reads = rows.reading(lambda node=node: aggregate(rows, node))  # type: ignore[misc]
-        if reads and not reads & set(rows.plan.columns):
+class _Calls:
+    """Each aggregate as a result beside the groups; the same call twice is one, and an average is two."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._columns: dict[str, Typed] = {}
+        self._averages: dict[int, tuple[Typed, Typed]] = {}
+        self.made: list[tuple[Attribute, Expr]] = []
+        self.answers: dict[int, Typed] = {}
+
+    def add(self, node: exp.Expr) -> None:
+        """One aggregate of an expression."""
+        if is_average(node):
+            parts, reads = self._rows.reading(lambda: average(self._rows, node))
+            self._averages[id(node)] = self._column(node, parts[0], reads), self._column(node, parts[1], reads)
+            return
+        typed, reads = self._rows.reading(lambda: aggregate(self._rows, node))
+        self.answers[id(node)] = self._column(node, typed, reads)
+
+    def divide(self, after: Rows) -> None:
+        """The averages, beside the rows of groups."""
+        columns = {column.sql: column for column, _ in self.made}
+        found: dict[str, Typed] = {}
+        for node, parts in self._averages.items():
+            typed = quotient(*parts)
+            if typed.sql not in found:
+                column = after.beside(typed, frozenset(columns[each.sql] for each in parts), "avg")
+                found[typed.sql] = Typed(column.sql, column.type)
+            after.answers[node] = found[typed.sql]
+
+    def _column(self, node: exp.Expr, typed: Typed, reads: frozenset[Attribute]) -> Typed:
+        if reads and not reads & set(self._rows.plan.columns):
             hint = "aggregate in the query that the columns belong to"
-            raise rows.context.refuse(
+            raise self._rows.context.refuse(
                 node, "an aggregate over an outer query's columns is not supported in views", hint
             )
-        if typed.sql not in made:
-            column = rows.numbers.new(_word(typed.sql), typed.type)
-            calls.append((column, as_expr(typed, reads)))
-            made[typed.sql] = Typed(column.sql, typed.type, c_collated=typed.c_collated)
-        answers[id(node)] = made[typed.sql]
-    return answers
+        if typed.sql not in self._columns:
+            column = self._rows.numbers.new(_word(typed.sql), typed.type)
+            self.made.append((column, as_expr(typed, reads)))
+            self._columns[typed.sql] = Typed(column.sql, typed.type, c_collated=typed.c_collated)
+        return self._columns[typed.sql]
 
 
 def _word(sql: str) -> str:

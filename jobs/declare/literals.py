@@ -114,6 +114,11 @@ def _text(text: str, _type: Type) -> Typed:
     return Typed(string(text), TEXT)
 
 
+def _padded(text: str, type_: Type) -> Typed:
+    """As it stands: blanks at its end don't count where it is compared."""
+    return Typed(string(text), type_)
+
+
 def _uuid(text: str, type_: Type) -> Typed | None:
     return Typed(string(text.lower()), type_) if _UUID.fullmatch(text.lower()) else None
 
@@ -175,6 +180,7 @@ def _iso(text: str) -> datetime | None:
 _READERS: Final[Mapping[Family, Callable[[str, Type], Typed | None]]] = {
     Family.TEXT: _text,
     Family.UUID: _uuid,
+    Family.CHAR: _padded,
     Family.INT: _integer,
     Family.DECIMAL: _numeric,
     Family.DATE: _date,
@@ -189,7 +195,6 @@ _FORMS: Final[Mapping[Family, str]] = {
     Family.DATE: "write '2026-01-31'",
     Family.TIMESTAMP: "write '2026-01-31 12:00:00'",
     Family.TIMESTAMPTZ: "write it with its offset: '2026-01-31 12:00:00+00'",
-    Family.CHAR: "compare it as text: column::text",
     Family.NUMERIC: "give the column a precision: column::numeric(12,2)",
 }
 

@@ -1,4 +1,4 @@
-"""Comparison, logic, arithmetic and text operators.
+"""Comparison, logic and text operators.
 
 In: operator nodes. Out: Spark expressions with Postgres's result types. Keeps true: both sides have one type, so that
 Spark converts nothing by itself; what depends on a collation must say COLLATE "C"; decimals need 38 digits at most.
@@ -12,21 +12,19 @@ from typing import Final
 from sqlglot import exp
 
 from jobs.declare.context import Context, Rule
+from jobs.declare.dates import as_moments
 from jobs.declare.literals import coerce, settle
+from jobs.declare.quotients import as_pair, is_computed, is_exact
 from jobs.plan.types import (
     BOOL,
-    BY_WIDTH,
     FLOAT8,
     TEXT,
     Family,
-    Type,
     Typed,
     as_decimal,
     cast,
     common_decimal,
-    decimal,
 )
-from jobs.typemap import PRECISION_MAX
 
 NUMBERS: Final = frozenset({Family.INT, Family.DECIMAL})
 ORDERED: Final = frozenset({Family.BOOL, Family.UUID, Family.DATE, Family.TIMESTAMP, Family.TIMESTAMPTZ})
@@ -43,7 +41,6 @@ _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
-_ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 
 
 def aligned(context: Context, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
@@ -54,19 +51,30 @@ def aligned(context: Context, node: exp.Expr, left: Typed, right: Typed) -> tupl
     if Family.FLOAT in families and families <= NUMBERS | {Family.FLOAT}:
         return (left, right) if left.type == right.type else (cast(left, FLOAT8), cast(right, FLOAT8))
     if families <= NUMBERS and families != {Family.INT}:
-        return _as_decimals(context, node, left, right)
+        return _as_decimals(left, right)
+    if is_exact(left.type) and is_exact(right.type) and families != {Family.INT}:
+        return as_pair(left), as_pair(right)
+    moments = as_moments(context, node, left, right)
+    if moments is not None:
+        return moments
+    if Family.CHAR in families and families <= {Family.CHAR, Family.TEXT}:
+        return _without_padding(left), _without_padding(right)
     if len(families) > 1 or families & set(REMEDIES):
         raise _incomparable(context, node, left, right)
     return left, right
 
 
-def _as_decimals(context: Context, node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
+def _as_decimals(left: Typed, right: Typed) -> tuple[Typed, Typed]:
     left, right = as_decimal(left), as_decimal(right)
     common = common_decimal(left.type, right.type)
     if common is None:
-        hint = "cast both to one numeric(p,s) with p <= 38"
-        raise context.refuse(node, f"no decimal holds both {left.type.name} and {right.type.name}", hint)
+        return as_pair(left), as_pair(right)
     return cast(left, common), cast(right, common)
+
+
+def _without_padding(typed: Typed) -> Typed:
+    """Blanks at the end of a character(n) do not count, and go where it becomes a text."""
+    return Typed(f"rtrim({typed.sql})", TEXT) if typed.type.family is Family.CHAR else typed
 
 
 def _incomparable(context: Context, node: exp.Expr, left: Typed, right: Typed) -> Exception:
@@ -79,7 +87,7 @@ def compare(context: Context, node: exp.Expr, left: Typed, operator: str, right:
     """One comparison; the order of texts is only known under COLLATE "C"."""
     left, right = aligned(context, node, left, right)
     family = left.type.family
-    if operator in ("=", "<>", "<=>") or family in ORDERED | NUMBERS | {Family.FLOAT}:
+    if operator in ("=", "<>", "<=>") or family in ORDERED | NUMBERS | {Family.FLOAT} or is_computed(left.type):
         return f"({left.sql} {operator} {right.sql})"
     if family is Family.TEXT and (left.c_collated or right.c_collated):
         return f"({left.sql} {operator} {right.sql})"
@@ -155,72 +163,6 @@ def is_test(context: Context, node: exp.Expr) -> Typed:
     raise context.refuse(node, "this IS test is not supported in views", "supported: IS [NOT] NULL, TRUE, FALSE")
 
 
-def arithmetic(context: Context, node: exp.Expr) -> Typed:
-    """+, - and * of integers and declared decimals, with Postgres's overflow errors."""
-    left, right = _numbers(context, node)
-    operator = _ARITHMETIC[type(node)]
-    if left.type.family is right.type.family is Family.INT:
-        wide = BY_WIDTH[max(left.type.width, right.type.width)]
-        return Typed(f"({cast(left, wide).sql} {operator} {cast(right, wide).sql})", wide)
-    left, right = as_decimal(left), as_decimal(right)
-    result = _product(left.type, right.type) if operator == "*" else _sum(left.type, right.type)
-    if result is None:
-        hint = "cast one side to a smaller numeric(p,s) first"
-        names = f"{left.type.name} {operator} {right.type.name}"
-        raise context.refuse(node, f"the result of {names} may need more than {PRECISION_MAX} digits", hint)
-    return Typed(f"({left.sql} {operator} {right.sql})", result)
-
-
-def _sum(left: Type, right: Type) -> Type | None:
-    scale = max(left.scale, right.scale)
-    precision = max(left.precision - left.scale, right.precision - right.scale) + scale + 1
-    return decimal(precision, scale, fixed=_fixed(left, right)) if precision <= PRECISION_MAX else None
-
-
-def _product(left: Type, right: Type) -> Type | None:
-    precision = left.precision + right.precision + 1
-    fixed = _fixed(left, right)
-    return decimal(precision, left.scale + right.scale, fixed=fixed) if precision <= PRECISION_MAX else None
-
-
-def _fixed(left: Type, right: Type) -> bool:
-    return left.fixed and right.fixed
-
-
-def division(context: Context, node: exp.Expr) -> Typed:
-    """Integer / and %, which truncate towards zero in both; the digits of a numeric quotient depend on its value."""
-    left, right = _numbers(context, node)
-    if not left.type.family is right.type.family is Family.INT:
-        hint = "the digits of a quotient depend on its value: divide when reading, or multiply by a constant"
-        raise context.refuse(node, "division of numeric values is not supported in views", hint)
-    wide = BY_WIDTH[max(left.type.width, right.type.width)]
-    if isinstance(node, exp.Mod):
-        return Typed(f"({cast(left, wide).sql} % {cast(right, wide).sql})", wide)
-    return Typed(f"CAST(({left.sql} div {right.sql}) AS {wide.spark})", wide)
-
-
-def _numbers(context: Context, node: exp.Expr) -> tuple[Typed, Typed]:
-    left, right = context.part(node), context.part(node, "expression")
-    left, right = coerce(context, node, left, right.type), coerce(context, node, right, left.type)
-    for side in (left, right):
-        require_number(context, node, side)
-    return left, right
-
-
-def require_number(context: Context, node: exp.Expr, typed: Typed) -> None:
-    """Arithmetic is exact on integers and declared decimals alone."""
-    if typed.type.family not in NUMBERS:
-        hint = REMEDIES.get(typed.type.family, "supported: integers and numeric(p,s)")
-        raise context.refuse(node, f"arithmetic on {typed.type.name} is not supported in views", hint)
-
-
-def negative(context: Context, node: exp.Expr) -> Typed:
-    """Unary minus."""
-    found = context.part(node)
-    require_number(context, node, found)
-    return Typed(f"(- {found.sql})", found.type, digits=found.digits)
-
-
 def concatenation(context: Context, node: exp.Expr) -> Typed:
     """text || text; NULL if either is."""
     left, right = text(context, node, "this"), text(context, node, "expression")
@@ -253,7 +195,6 @@ _BINARY: Final = frozenset({"this", "expression"})
 
 RULES: Final[Mapping[type[exp.Expr], Rule]] = {
     **{kind: Rule(comparison, _BINARY, operator) for kind, operator in _COMPARISONS.items()},
-    **{kind: Rule(arithmetic, _BINARY, operator) for kind, operator in _ARITHMETIC.items()},
     exp.NullSafeEQ: Rule(distinct_from, _BINARY, "IS NOT DISTINCT FROM"),
     exp.NullSafeNEQ: Rule(distinct_from, _BINARY, "IS DISTINCT FROM"),
     exp.Between: Rule(between, frozenset({"this", "low", "high"}), "BETWEEN"),
@@ -263,9 +204,6 @@ RULES: Final[Mapping[type[exp.Expr], Rule]] = {
     exp.Not: Rule(negated, frozenset({"this"}), "NOT"),
     exp.Paren: Rule(paren, frozenset({"this"}), "( )"),
     exp.Is: Rule(is_test, _BINARY | {"negate"}, "IS"),
-    exp.Div: Rule(division, _BINARY | {"typed", "safe"}, "/"),
-    exp.Mod: Rule(division, _BINARY, "%"),
-    exp.Neg: Rule(negative, frozenset({"this"}), "-"),
     exp.DPipe: Rule(concatenation, _BINARY | {"safe"}, "||"),
     exp.Collate: Rule(collated, _BINARY, "COLLATE"),
 }

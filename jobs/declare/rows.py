@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlglot import exp
 
@@ -23,6 +23,7 @@ from jobs.declare.translate import COLUMN_PARTS, RULES
 from jobs.plan.nodes import Attribute, Equality, Expr, Plan, Project
 from jobs.plan.types import BOOL, Family, Typed
 
+Translated = TypeVar("Translated")
 IDENTICAL: Final = frozenset(
     {
         *(Family.BOOL, Family.INT, Family.TEXT, Family.UUID, Family.BYTEA),
@@ -52,6 +53,8 @@ class Rows:
     answers: dict[int, Typed] = field(default_factory=dict)
     check: Callable[[Rows, exp.Column, Field], Field] | None = None
     whole: Callable[[exp.Expr], Typed | None] | None = None
+    groups: tuple[Attribute, ...] = ()
+    """What GROUP BY groups these rows by, while aggregates over them are translated."""
     conjunct: exp.Expr | None = None
     """The condition at hand, if only its truth lets a row pass."""
     context: Context = field(init=False)
@@ -69,7 +72,7 @@ class Rows:
         """An expression, and what it reads."""
         return self.reading(lambda: self.context.translate(node))
 
-    def reading(self, translate: Callable[[], Typed]) -> tuple[Typed, frozenset[Attribute]]:
+    def reading(self, translate: Callable[[], Translated]) -> tuple[Translated, frozenset[Attribute]]:
         """What a translation reads."""
         before, self._read = self._read, set()
         try:

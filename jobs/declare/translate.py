@@ -13,7 +13,7 @@ from typing import Final
 from sqlglot import exp
 
 from cdc.names import delta_columns, quote_ident
-from jobs.declare import casts, conditionals, functions, literals, operators, patterns
+from jobs.declare import arithmetic, casts, conditionals, dates, functions, literals, operators, patterns, regexes
 from jobs.declare.context import Context, Rule, quote_column
 from jobs.declare.operators import condition
 from jobs.declare.outputs import Output, is_star, outputs, star_span
@@ -30,10 +30,13 @@ from sinks.spec import NamedTable
 RULES: Mapping[type[exp.Expr], Rule] = {
     **literals.RULES,
     **operators.RULES,
+    **arithmetic.RULES,
     **casts.RULES,
     **conditionals.RULES,
     **functions.RULES,
     **patterns.RULES,
+    **dates.RULES,
+    **regexes.RULES,
 }
 
 COLUMN_PARTS: Final = frozenset({"this", "table", "db", "catalog"})

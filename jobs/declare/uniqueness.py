@@ -83,6 +83,8 @@ def constant(condition: Expr) -> Attribute | None:
     if column.type.family is Family.FLOAT:
         # It has two zeros.
         return None
+    if condition.sql == f"({column.sql} IS NULL)":
+        return column
     start = f"({column.sql} = "
     rest = condition.sql[len(start) :]
     is_so = condition.sql.startswith(start) and column.sql not in rest and " AND " not in rest and " OR " not in rest
@@ -93,7 +95,7 @@ def _never_null(condition: Expr) -> Attributes:
     if isinstance(condition, Equality):
         return condition.reads
     column = constant(condition)
-    return frozenset() if column is None else frozenset({column})
+    return frozenset() if column is None or condition.sql.endswith(" IS NULL)") else frozenset({column})
 
 
 def _join(node: Join) -> Facts:
@@ -147,10 +149,20 @@ def _project(node: Project) -> Facts:
         if expr.attribute == column:
             continue
         settles.append((expr.reads, frozenset({column})))
-        if expr.attribute is not None:
-            settles.append((frozenset({column}), frozenset({expr.attribute})))
+        if expr.attribute is not None or _keeps_apart(expr):
+            settles.append((frozenset({column}), expr.reads))
             filled |= {column} if expr.attribute in found.filled else set()
     return Facts(found.keys, tuple(settles), frozenset(filled))
+
+
+def _keeps_apart(expr: Expr) -> bool:
+    """Whether different values of the one column that it reads stay different: an integer as a wider one or as text."""
+    if len(expr.reads) != 1:
+        return False
+    (column,) = expr.reads
+    wider = expr.type.family is Family.INT and expr.type.width > column.type.width
+    is_so = column.type.family is Family.INT and (wider or expr.type.family is Family.TEXT)
+    return is_so and expr.sql == f"CAST({column.sql} AS {expr.type.spark})"
 
 
 def _aggregate(node: Aggregate) -> Facts:

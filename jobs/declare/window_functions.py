@@ -49,10 +49,15 @@ def window_function(rows: Rows, node: exp.Expr) -> Call:
         raise rows.context.refuse(
             node, f"the window function {word} is not supported in this form in views", _SUPPORTED
         )
-    if isinstance(node.this, exp.Distinct):
-        raise rows.context.refuse(node, "DISTINCT in a window function is not supported", "Postgres has none either")
+    refuse_distinct(rows, node)
     found = aggregate(rows, node)
     return Call(found.sql, "", found, framed=True)
+
+
+def refuse_distinct(rows: Rows, node: exp.Expr) -> None:
+    """Postgres has no DISTINCT in window functions."""
+    if isinstance(node.this, exp.Distinct):
+        raise rows.context.refuse(node, "DISTINCT in a window function is not supported", "Postgres has none either")
 
 
 def _number(name: str, *, by_row: bool) -> Callable[[Rows, exp.Expr], Call]:

@@ -12,14 +12,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.declare.aggregates import require_identical, written
+from jobs.declare.aggregates import average, is_average, require_identical, written
 from jobs.declare.frames import Frame, frame_of
 from jobs.declare.literals import settle
 from jobs.declare.ordering import direction, require_sure_order
+from jobs.declare.quotients import quotient
 from jobs.declare.resolution import Resolution
 from jobs.declare.rows import Rows, as_expr
 from jobs.declare.uniqueness import facts
-from jobs.declare.window_functions import Call, window_function
+from jobs.declare.window_functions import Call, refuse_distinct, window_function
 from jobs.identifiers import identifier
 from jobs.plan.nodes import Attribute, Expr, Window, WindowCall
 from jobs.plan.types import BOOL, Typed
@@ -58,12 +59,20 @@ def add_windows(resolution: Resolution, rows: Rows, select: exp.Select, nodes: S
     overs = [_over(rows, _definition(resolution, node, named)) for node in found]
     calls: dict[str, WindowCall] = {}
     answers: dict[int, Typed] = {}
+    averages: dict[int, list[Attribute]] = {}
     for node, over in zip(found, overs, strict=True):
-        call, typed = _call(resolution, rows, node, over)
-        kept = calls.setdefault(call.expr.sql, call)
-        answers[id(node)] = Typed(kept.column.sql, kept.column.type, c_collated=typed.c_collated)
+        made = _calls(resolution, rows, node, over)
+        kept = [calls.setdefault(call.expr.sql, call).column for call, _ in made]
+        if len(kept) > 1:
+            averages[id(node)] = kept
+        else:
+            answers[id(node)] = Typed(kept[0].sql, kept[0].type, c_collated=made[0][1].c_collated)
     if calls:
         rows.plan = Window(rows.plan, tuple(calls.values()))
+        for at, parts in averages.items():
+            typed = quotient(*(Typed(part.sql, part.type) for part in parts))
+            column = rows.beside(typed, frozenset(parts), "avg")
+            answers[at] = Typed(column.sql, column.type)
         rows.answers.update(answers)
 
 
@@ -119,6 +128,17 @@ def _ordered(rows: Rows, item: exp.Expr) -> Expr:
     return as_expr(require_sure_order(rows, item.this, typed), reads)
 
 
+def _calls(resolution: Resolution, rows: Rows, node: exp.Window, over: Over) -> list[tuple[WindowCall, Typed]]:
+    """The calls whose results a window call is made of: one, and for an average the sum and the count."""
+    if not is_average(node.this) or isinstance(node.this, exp.Filter):
+        return [_call(resolution, rows, node, over)]
+    refuse_distinct(rows, node.this)
+    parts, reads = rows.reading(lambda: average(rows, node.this))
+    if over.frame.by_row:
+        _warn_of_ties(resolution, rows, node, over)
+    return [_windowed(rows, Call(typed.sql, "", typed), typed, reads, over, "avg") for typed in parts]
+
+
 def _call(resolution: Resolution, rows: Rows, node: exp.Window, over: Over) -> tuple[WindowCall, Typed]:
     call = [Call("", "", Typed("", BOOL))]
 
@@ -132,13 +152,25 @@ def _call(resolution: Resolution, rows: Rows, node: exp.Window, over: Over) -> t
         raise resolution.refuse(
             node, f"{word} without ORDER BY depends on the order of rows", "write OVER (ORDER BY ..)"
         )
-    if (call[0].by_row or (call[0].framed and over.frame.by_row)) and not _is_unique(rows, over):
+    if call[0].by_row or (call[0].framed and over.frame.by_row):
+        _warn_of_ties(resolution, rows, node, over)
+    return _windowed(rows, call[0], typed, reads, over, word)
+
+
+def _windowed(
+    rows: Rows, call: Call, typed: Typed, reads: frozenset[Attribute], over: Over, word: str
+) -> tuple[WindowCall, Typed]:
+    sql = f"{call.before} OVER ({over.sql}){call.after}"
+    column = rows.numbers.new(word, typed.type)
+    return WindowCall(column, Expr(sql, typed.type, reads | over.reads), frozenset(over.partition)), typed
+
+
+def _warn_of_ties(resolution: Resolution, rows: Rows, node: exp.Window, over: Over) -> None:
+    if not _is_unique(rows, over):
+        word = written(rows, node.this)
         resolution.warnings.append(
             f"{word}() OVER ({over_text(resolution, node)}): cannot prove that its order is unique, so ties are open"
         )
-    sql = f"{call[0].before} OVER ({over.sql}){call[0].after}"
-    column = rows.numbers.new(word, typed.type)
-    return WindowCall(column, Expr(sql, typed.type, reads | over.reads), frozenset(over.partition)), typed
 
 
 def over_text(resolution: Resolution, node: exp.Window) -> str:

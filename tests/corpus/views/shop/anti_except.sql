@@ -1,0 +1,1 @@
+SELECT id FROM customers EXCEPT SELECT customer_id FROM orders

@@ -1,0 +1,1 @@
+SELECT kind, amount FROM events WHERE ok EXCEPT SELECT kind, amount FROM events WHERE NOT ok

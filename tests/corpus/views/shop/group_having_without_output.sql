@@ -1,0 +1,1 @@
+SELECT sku FROM items GROUP BY sku HAVING max(qty) > 2

@@ -1,0 +1,1 @@
+SELECT date_trunc('month', placed) AS month, count(*) AS n, sum(total) AS total FROM orders GROUP BY 1

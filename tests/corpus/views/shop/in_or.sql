@@ -1,0 +1,1 @@
+SELECT id FROM orders WHERE status = 'new' OR customer_id IN (SELECT customer_id FROM events WHERE ok)

@@ -1,0 +1,1 @@
+SELECT id, status FROM orders WHERE customer_id IN (SELECT id FROM customers WHERE vip)

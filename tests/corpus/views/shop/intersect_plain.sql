@@ -1,0 +1,1 @@
+SELECT customer_id FROM orders INTERSECT SELECT customer_id FROM events

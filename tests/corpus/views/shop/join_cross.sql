@@ -1,0 +1,1 @@
+SELECT c.id, p.sku FROM customers c CROSS JOIN products p WHERE c.vip

@@ -1,0 +1,1 @@
+SELECT id, total FROM orders ORDER BY total DESC NULLS LAST, id LIMIT 3

@@ -1,0 +1,1 @@
+SELECT id, total FROM orders WHERE total > (SELECT avg(total) FROM orders)

@@ -1,0 +1,1 @@
+SELECT city AS word FROM customers UNION SELECT status FROM orders UNION SELECT kind FROM products

@@ -1,0 +1,7 @@
+SELECT c_custkey, c_name, sum(l_extendedprice * (1 - l_discount)) AS revenue, c_acctbal, n_name::text AS n_name,
+    c_address, c_phone::text AS c_phone, c_comment
+FROM customer, orders, lineitem, nation
+WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND o_orderdate >= date '1993-10-01'
+    AND o_orderdate < date '1993-10-01' + interval '12' month AND l_returnflag::text = 'R' AND c_nationkey = n_nationkey
+GROUP BY c_custkey, c_name, c_acctbal, c_phone::text, n_name::text, c_address, c_comment
+ORDER BY revenue DESC, c_custkey LIMIT 20

@@ -1,0 +1,9 @@
+SELECT s_suppkey, s_name, s_address FROM supplier, nation
+WHERE s_suppkey IN (
+        SELECT ps_suppkey FROM partsupp
+        WHERE ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'green%')
+            AND ps_availqty > (
+                SELECT 0.5 * sum(l_quantity) FROM lineitem
+                WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey AND l_shipdate >= date '1993-01-01'
+                    AND l_shipdate < date '1993-01-01' + interval '3' year))
+    AND s_nationkey = n_nationkey AND n_name::text IN ('FRANCE', 'GERMANY')

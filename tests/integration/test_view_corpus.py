@@ -1,0 +1,83 @@
+"""Two corpora of views, kept by refreshes on Spark: after each random batch what Postgres answers, row by row as text.
+
+A longer run, with a part of it through capture and Kafka: `python -m tests.soak.views`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.errors import ConfigError
+from jobs.declare import declare_views
+from jobs.declare.source import Source
+from tests.support.corpus_kept import Keeper
+from tests.support.servers import PostgresServer, fresh_database
+from tests.support.view_corpus import CORPORA, ViewCorpus, batches, prepared, refused_views, tables_of
+
+BATCHES = 2
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A corpus whose tables are there and filled."""
+
+    connection: psycopg.Connection[Any]
+    corpus: ViewCorpus
+
+    def keeper(self, spark: SparkSession) -> Keeper:
+        tables = tables_of(self.connection)
+        return Keeper(spark, self.connection, tables, self.corpus.declared(tables))
+
+
+@contextmanager
+def bed(postgres: PostgresServer, name: str) -> Iterator[Bed]:
+    with fresh_database(postgres) as database, database.connect() as connection:
+        corpus = ViewCorpus(name)
+        prepared(connection, corpus)
+        yield Bed(connection, corpus)
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_refreshed_views_are_what_postgres_answers(spark: SparkSession, postgres: PostgresServer, name: str) -> None:
+    with bed(postgres, name) as made:
+        changes = batches(name, random.Random(1), made.connection)
+        changes.fill()
+        keeper = made.keeper(spark)
+        assert keeper.differences() == []
+        for _ in range(BATCHES):
+            changes.batch()
+            keeper.batch()
+            assert keeper.differences() == []
+        assert sum(view.affected for view in keeper.views.values()) > len(keeper.views)
+
+
+def test_the_comparison_sees_a_row_that_was_not_refreshed(spark: SparkSession, postgres: PostgresServer) -> None:
+    with bed(postgres, "shop") as made:
+        batches("shop", random.Random(1), made.connection).fill()
+        made.corpus.keep_only("join_left", "group_average")
+        keeper = made.keeper(spark)
+        made.connection.execute("UPDATE orders SET total = total + 1, status = 'gone' WHERE customer_id IS NOT NULL")
+        told = keeper.differences(refreshed=False)
+        assert [text.partition(":")[0] for text in told] == ["group_average", "join_left"]
+
+
+@pytest.mark.parametrize(("text", "reason"), refused_views(), ids=lambda value: value[:60])
+def test_what_cannot_be_exact_is_refused(shop_tables: dict[Any, Any], text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        declare_views({"v": Source("v.sql", text)}, shop_tables, queries=True)
+    message = caught.value.message.splitlines()[0].partition(": ")[2]
+    assert f"{message} | {caught.value.hint}" == reason
+
+
+@pytest.fixture(scope="module")
+def shop_tables(postgres: PostgresServer) -> Iterator[dict[Any, Any]]:
+    with bed(postgres, "shop") as made:
+        yield tables_of(made.connection)
