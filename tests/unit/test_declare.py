@@ -222,7 +222,7 @@ def test_names_fold_as_in_postgres():
         ("SELECT id FROM orders WHERE status LIKE status", "VIEW_UNSUPPORTED", "1:41", "literal pattern"),
         ("SELECT id FROM orders WHERE status LIKE 'x\\'", "VIEW_UNSUPPORTED", "1:41", "escape"),
         ("SELECT id FROM orders WHERE status ILIKE 'x'", "VIEW_UNSUPPORTED", "1:29", "ILIKE"),
-        ("SELECT id FROM orders WHERE status ~ '\\d'", "VIEW_UNSUPPORTED", "1:29", "regular expression"),
+        ("SELECT id FROM orders WHERE status ~ '\\d'", "VIEW_UNSUPPORTED", "1:38", "regular expression"),
         ("SELECT id FROM orders WHERE n BETWEEN SYMMETRIC 1 AND 2", "VIEW_UNSUPPORTED", "1:29", "symmetric"),
         ("SELECT id FROM orders WHERE id = ANY(ARRAY[1])", "VIEW_UNSUPPORTED", "1:", "not supported"),
         ("SELECT id FROM orders WHERE (id, n) = (1, 2)", "VIEW_UNSUPPORTED", "1:", "not supported"),
