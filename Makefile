@@ -9,7 +9,7 @@ COMPILED := $(sort $(wildcard cdc/compiled_source/*.px[yi]))
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml $(COMPILED) | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak soak-prove test-matrix test-versions fuzz corpus check format lint types imports lock clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak soak-views soak-prove test-matrix test-versions fuzz corpus check format lint types imports lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,12 @@ test-large: $(READY) ## a transaction of 2 GB (minutes, 8 GB of disk); AFTERIMAG
 soak: $(READY) ## capture killed 200 times under load, then 10 minutes at 5,000 changes/s; KILLS, SOAK_SECONDS, SOAK_RATE
 	@$(BIN)/python -m tests.soak.kills
 	@$(BIN)/python -m tests.soak.flow
+
+soak-views: $(READY) ## corpora of views under random batches beside Postgres; MINUTES, SEED
+	@$(BIN)/python -m tests.soak.views --minutes $(MINUTES) --seed $(SEED)
+	@$(BIN)/python -m tests.soak.piped_views --minutes $(MINUTES) --seed $(SEED)
+MINUTES ?= 30
+SEED ?= 1
 
 soak-prove: $(READY) ## 100 proofs under 1,000 writes/s, 200 planted corruptions; PROOFS, PLANTED, SOAK_RATE, SEED
 	@$(BIN)/python -m tests.soak.proofs

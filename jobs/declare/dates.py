@@ -23,6 +23,7 @@ _MONTHS: Final = {"year": 12, "month": 1, "mon": 1}
 _DAYS: Final = {"week": 7, "day": 1}
 _SECONDS: Final = {"hour": 3600, "minute": 60, "min": 60, "second": 1, "sec": 1}
 _EXTRACTS = re.compile(r"\b(extract|date_part)\s*\(", re.IGNORECASE)
+_LITERAL_NEXT = re.compile(r"\s*\(\s*'")
 _INTERVALS: Final = "write interval '3 months', with whole years, months, weeks, days, hours, minutes, seconds"
 _PARTS: Final[Mapping[str, tuple[str, int]]] = {
     "YEAR": ("year({0})", 6),
@@ -140,6 +141,9 @@ def _called(context: Context, node: exp.Expr) -> str:
 
 def truncated(context: Context, node: exp.Expr) -> Typed:
     """date_trunc('month', value); of a date it is a timestamptz."""
+    # The parser takes a column's name for a unit's.
+    if not _LITERAL_NEXT.match(context.source.text, node.meta["end"] + 1):
+        raise context.refuse(node, "date_trunc takes a literal in views", "write date_trunc('month', ..)")
     value, unit = settle(context.part(node)), node.args["unit"].name.upper()
     if unit not in _UNITS or not is_moment(value.type):
         hint = f"supported: {', '.join(_UNITS).lower()} of date, timestamp and timestamptz"

@@ -112,12 +112,16 @@ class Stores:
 
 @contextmanager
 def pipeline_on(
-    postgres: PostgresServer, stores: Stores, folder: Path, views: Mapping[str, str] = VIEWS, **source_keys: Any
+    postgres: PostgresServer,
+    stores: Stores,
+    folder: Path,
+    views: Mapping[str, str] = VIEWS,
+    **source_options: Any,
 ) -> Iterator[Pipeline]:
-    """A pipeline with its processes not yet started."""
+    """A pipeline with its processes not yet started; `source_options` are those of a prepared source."""
     with (
         fresh_database(postgres) as database,
-        prepared_source(database, f"t{secrets.token_hex(5)}", folder, **source_keys) as source,
+        prepared_source(database, f"t{secrets.token_hex(5)}", folder, **source_options) as source,
     ):
         source.views.mkdir(parents=True)
         for name, text in views.items():

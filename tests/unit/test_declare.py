@@ -179,6 +179,7 @@ def test_names_fold_as_in_postgres():
         ("-- key: a, b\nSELECT id AS a, id AS b FROM orders", "VIEW_KEY", "1:9", "twice"),
         # Expressions without an exact translation.
         ("SELECT id, date_trunc('decade', placed_at) AS x FROM orders", "VIEW_UNSUPPORTED", "1:12", "date_trunc"),
+        ("SELECT id, date_trunc(day, placed_at) AS x FROM orders", "VIEW_UNSUPPORTED", "1:12", "literal"),
         ("SELECT id, date_part('day', placed_at) AS x FROM orders", "VIEW_UNSUPPORTED", "1:29", "extract(DAY"),
         ("SELECT id, placed_at + interval '1.5 days' AS x FROM orders", "VIEW_UNSUPPORTED", "1:12", "whole"),
         ("SELECT id, placed_at + 1 AS x FROM orders", "VIEW_UNSUPPORTED", "1:12", "interval"),
