@@ -25,30 +25,30 @@ from jobs.batch import Target, Task, hides_rows, is_stopped
 from jobs.control import ControlServer, Kind, RunTo, State
 from jobs.control import Run as Running
 from jobs.dead_letters import DeadLetters
-from jobs.ledger import Ledger
+from jobs.ledger import Ledger, LedgerRow
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
 from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
 from jobs.rebuild_progress import RebuildProgress
-from jobs.recording import located, recorded, require_kept
+from jobs.recording import About, located, recorded
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
 from jobs.unfit import LackingRows
+from jobs.view_files import changed_views, undeclared
+from jobs.vigil import Vigil
 from sinks.protocol import Position
-from sinks.standing import lost
 
 _log = get(__name__)
 
 _THREADS: Final = 8
 _WAIT_S: Final = 0.2
-_LOOK_S: Final = 2.0
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 15.0
 
 
-class _Changed(Exception):  # noqa: N818  not an error: a new session begins with what the schema topic has now
-    """Raised inside the loop when capture has announced another shape of a table, or that one has stopped."""
+class _Changed(Exception):  # noqa: N818  not an error: a new session begins with what there is now
+    """Raised inside the loop when a view's file has changed, or capture has announced another shape of a table."""
 
 
 class Finished(Exception):  # noqa: N818  not an error: asked to stop, or caught up
@@ -82,9 +82,11 @@ class ApplyRun:
         tolerated = settings.apply.unfit_values == "dead_letter"
         self._lacking = LackingRows(self._dead_letters, settings.apply.dead_letters_max, tolerated=tolerated)
         self._refresher: Refresher | None = None
+        self._undeclared: dict[str, LedgerRow] = {}
+        self._vigil = Vigil(settings, self._ledger)
         self._schemas = 0
         self._rebuild: dict[str, str] = {}
-        self._batch_s = self._looked_s = 0.0
+        self._batch_s = 0.0
         self._waits = False
         self.proofs: ProofThread | None = None
         self.lsn = 0
@@ -105,7 +107,7 @@ class ApplyRun:
                 except Finished:
                     return
                 except _Changed:
-                    _log.info("tables have changed")
+                    _log.info("tables or views have changed")
                 except CdcError as error:
                     heals = isinstance(error, TransientError) or (self.lsn > 0 and may_be_replaced(error))
                     if not heals or not self._control.is_owner():
@@ -122,6 +124,7 @@ class ApplyRun:
     def _session(self) -> None:
         # In this order: schemas that are newer than the boundary are read again when the next one tells of them.
         self._schemas = self._await_first_boundary().schemas
+        self._vigil.begin()
         pipeline = load_pipeline(self._settings, _left_out if self._refresher is not None else None)
         self._refresher = Refresher(self._spark, pipeline)
         settled, self._settled = self._settled, False
@@ -166,6 +169,9 @@ class ApplyRun:
         found = located(sinks, own, ledger)
         self._lacking.locate(found)
         self._queries.locate(found, ledger)
+        self._undeclared = undeclared(self._loaded.specs, ledger)
+        for name, lines in changed_views(self._loaded.specs, ledger):
+            _log.info("view changed", view=name, difference=lines)
         for target, position in found.items():
             stands = format_lsn(position.lsn) if position is not None else "nowhere"
             _log.info("view found", view=target.view, sink=target.sink, lsn=stands)
@@ -177,12 +183,14 @@ class ApplyRun:
             raise Finished
         self._require_ownership()
         self.lsn = lsn or 0
+        if self._vigil.sees_other_files():
+            raise _Changed
         if self._until_lsn is not None:
             return self._ask_for(self._until_lsn)
         boundary = self._fitting(self._log.boundary())
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
             self._finish_when_done(lsn, boundary.lsn)
-            self._look_at_stores(lsn, boundary)
+            self._vigil.require_stores(self._loaded.sinks, lsn, boundary)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
         if self.proofs is not None:
@@ -221,17 +229,6 @@ class ApplyRun:
         if self._once and not self._control.requests() and lsn >= newest:
             raise Finished
 
-    def _look_at_stores(self, lsn: int, boundary: Progress) -> None:
-        """While nothing is to be written, nothing else would find out that a store was emptied."""
-        if time.monotonic() - self._looked_s < _LOOK_S:
-            return
-        sinks = {target: sink for target, sink in self._loaded.sinks.items() if not is_stopped(target, boundary)}
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(lambda target: require_kept(target, sinks[target], lsn), sinks))
-        if any(target.sink == "delta" for target in sinks) and self._ledger.read() is None:
-            raise lost("the ledger", self._settings.pipeline)
-        self._looked_s = time.monotonic()
-
     def _known(self, rebuild: dict[str, str], boundary: Progress | None) -> dict[str, str]:
         """Requests for views that exist and can be rebuilt; the others are refused at once."""
         known = {}
@@ -262,9 +259,9 @@ class ApplyRun:
         self._control.confirm_owner()
         marked = self._lacking.marked
         positions = {at: self._queries.marked(at, marked(at, position)) for at, position in positions.items()}
-        rows = recorded(self._loaded.sinks, positions, self._queries.refreshed)
+        rows = recorded(self._loaded.sinks, positions, self._about())
         if rows:
-            self._ledger.write(rows)
+            self._ledger.write([*rows, *self._undeclared.values()])
         lsn = max((position.lsn for position in positions.values()), default=0)
         metrics.BATCH_SECONDS.observe(time.monotonic() - self._batch_s)
         for target, position in positions.items():
@@ -274,6 +271,10 @@ class ApplyRun:
         for request, view in rebuilt.items():
             _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
             self._control.answer(request, State.DONE, lsn=lsn)
+
+    def _about(self) -> dict[str, About]:
+        refreshed = self._queries.refreshed
+        return {name: About(refreshed.get(name, ""), spec.postgres_sql) for name, spec in self._loaded.specs.items()}
 
     def _require_ownership(self) -> None:
         if not self._control.is_owner():

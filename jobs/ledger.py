@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -42,6 +42,8 @@ class LedgerRow:
     """The rows that it lacks."""
     refreshed: str = ""
     """How a query was refreshed last (jobs.refresh.outcome), as JSON."""
+    sql: str = ""
+    """What Postgres was to be asked for these rows, when they were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,10 @@ def _state(loaded: list[dict[str, Any]]) -> LedgerState | None:
 
 def _row(row: dict[str, Any]) -> LedgerRow:
     unfit = parse_unfit(json.loads(row.get("unfit") or "[]"))
-    refreshed = row.get("refreshed") or ""
-    return LedgerRow(**{**row, "offsets": _offsets(row["offsets"]), "unfit": unfit, "refreshed": refreshed})
+    texts = {name: row.get(name) or "" for name in ("refreshed", "sql")}
+    # A later version of Afterimage may say more.
+    known = {each.name: row[each.name] for each in fields(LedgerRow) if each.name in row}
+    return LedgerRow(**{**known, **texts, "offsets": _offsets(row["offsets"]), "unfit": unfit})
 
 
 def _offsets(text: str) -> dict[str, tuple[int, ...]]:
@@ -196,5 +200,6 @@ def _arrow(rows: Sequence[LedgerRow]) -> pa.Table:
             "offsets": pa.array(texts, pa.string()),
             "unfit": pa.array([json.dumps(unfit_fields(row.unfit)) for row in rows], pa.string()),
             "refreshed": pa.array([row.refreshed for row in rows], pa.string()),
+            "sql": pa.array([row.sql for row in rows], pa.string()),
         }
     )

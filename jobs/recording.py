@@ -7,6 +7,7 @@ speaks of a table's exact version, so it can't disagree with the table.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from jobs.batch import Target
 from jobs.ledger import LedgerRow, LedgerState
@@ -15,18 +16,26 @@ from sinks.protocol import Position, Sink
 from sinks.standing import lost, overtaken
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the ledger says of a view for people: how it was refreshed last, and by which SQL."""
+
+    refreshed: str = ""
+    sql: str = ""
+
+
 def recorded(
-    sinks: Mapping[Target, Sink], positions: Mapping[Target, Position], refreshed: Mapping[str, str] | None = None
+    sinks: Mapping[Target, Sink], positions: Mapping[Target, Position], about: Mapping[str, About] | None = None
 ) -> list[LedgerRow]:
-    """One row for every Delta table, all at the batch's LSN; of queries with how they were refreshed last."""
+    """One row for every Delta table, all at the batch's LSN."""
     rows = []
     for target, position in positions.items():
         sink = sinks[target]
         if isinstance(sink, DeltaSink):
             held = sink.held()
             which, moment = (sink.folder, held.version, held.generation), (position.lsn, position.source_ts_us)
-            how = (refreshed or {}).get(target.view, "")
-            rows.append(LedgerRow(*which, *moment, position.offsets, position.unfit, how))
+            texts = (about or {}).get(target.view, About())
+            rows.append(LedgerRow(*which, *moment, position.offsets, position.unfit, texts.refreshed, texts.sql))
     return rows
 
 

@@ -26,6 +26,7 @@ from jobs.ledger import Ledger, LedgerState
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import located
 from jobs.refresh.outcome import Outcome
+from jobs.view_files import undeclared
 from sinks.protocol import Position, Unfit
 
 T = TypeVar("T")
@@ -82,6 +83,8 @@ class Report:
     problems: tuple[str, ...]
     proofs: Mapping[tuple[str, str], Proved] = field(default_factory=dict)
     """How the newest proof of a view in a sink ended, where there was one."""
+    undeclared: tuple[str, ...] = ()
+    """Tables that nothing declares any more: they stay as they were."""
 
     @property
     def common_lsn(self) -> int | None:
@@ -101,6 +104,7 @@ class Observer:
         self._pipeline: Pipeline | None = None
         self._schemas = 0
         self._left_out: list[ConfigError] = []
+        self._undeclared: tuple[str, ...] = ()
 
     def close(self) -> None:
         """Leave the broker."""
@@ -125,7 +129,8 @@ class Observer:
         views = self._views(source, progress, problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
         told = tuple(dict.fromkeys(problems))
-        return Report(source, progress, lag_bytes, lag_s, owner, views, told, proofs.result() or {})
+        proved = proofs.result() or {}
+        return Report(source, progress, lag_bytes, lag_s, owner, views, told, proved, self._undeclared)
 
     def _source(self) -> SourceStanding:
         source, slot = self._settings.source, self._settings.slot
@@ -169,6 +174,7 @@ class Observer:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
         own = {target: found for target, (found, _) in asked.items()}
         ledger = _asked(self._ledger.read, problems)
+        self._undeclared = tuple(undeclared(self._pipeline.specs, ledger))
         positions = located(sinks, own, ledger)
         return tuple(
             replace(

@@ -85,6 +85,7 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         "services": {service.name: _state(service) for service in background},
         "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
         "views": [_view_dict(view, report.proofs.get((view.view, view.sink))) for view in report.views],
+        "undeclared": list(report.undeclared),
         "problems": [*report.problems, *_danger_text(report)],
     }
 
@@ -202,6 +203,8 @@ def _problems(report: Report) -> list[RenderableType]:
         text = f"! {trouble.message} ({trouble.code})\n  {trouble.remedy}"
         lines.append(Text(text, style="yellow" if heals(trouble) else "red"))
     lines += [Text(_lacking(view), style="yellow") for view in report.views if view.unfit]
+    gone = "is not declared any more: its rows stay as they were, in every sink, until somebody removes them"
+    lines += [Text(f"! {name} {gone}", style="yellow") for name in report.undeclared]
     if danger.level is not Level.SAFE:
         text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"
         lines.append(Text(text, style=_COLOURS[danger.level]))

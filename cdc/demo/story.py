@@ -101,7 +101,7 @@ class _Story:
         for service in self._services:
             service.start()
         report = self._watch_until_caught_up()
-        return f"{len(report.views)} views in Delta, search and cache stand at {format_lsn(report.common_lsn or 0)}"
+        return f"{len(report.views)} views in Delta, search and cache have reached {format_lsn(_reached(report))}"
 
     def _kill(self) -> str:
         before = self._workload.committed
@@ -117,7 +117,7 @@ class _Story:
             out.print(f"  started {service.name} again as process {service.start().pid}")
         report = self._watch_until_caught_up()
         meanwhile = self._workload.committed - before
-        return f"caught up to {format_lsn(report.common_lsn or 0)}; {meanwhile} transactions were committed meanwhile"
+        return f"caught up to {format_lsn(_reached(report))}; {meanwhile} transactions were committed meanwhile"
 
     def _rebuild(self) -> str:
         answer = rebuild_view(self._settings, REBUILT_VIEW)
@@ -174,6 +174,11 @@ class _Story:
             row = connection.execute("SELECT pg_catalog.pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
         return parse_lsn(row[0])
+
+
+def _reached(report: Report) -> int:
+    """Where all views have been; in the middle of a batch some are further."""
+    return min(view.lsn or 0 for view in report.views)
 
 
 def _await_end(service: Service) -> None:

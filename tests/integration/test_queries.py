@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
 from tests.support.servers import PostgresServer
+from tests.support.wait import wait_until
 
 QUERIES = {
     "lines": "-- sinks: delta, search, cache\n"
@@ -56,3 +58,23 @@ def test_every_query_equals_postgres_after_every_change(shop: Pipeline):
         shop.catch_up()
         wrong = [proof for proof in shop.prove() if not proof["holds"]]
         assert not wrong, (change, wrong, shop.apply.text()[-5000:])
+
+
+def test_a_changed_file_is_loaded_anew_and_a_removed_one_is_reported(shop: Pipeline):
+    views = shop.settings.views
+    changed = "SELECT paid, count(*) AS orders, max(amount) AS dearest FROM orders GROUP BY paid"
+    (views / "totals.sql").write_text(changed)
+    (views / "large_totals.sql").unlink()
+
+    wait_until(lambda: "max(amount)" in shop.apply.text(), what="the change of the file in apply's log", timeout_s=60)
+    shop.catch_up()
+
+    assert all(proof["holds"] for proof in shop.prove("totals"))
+    status = json.loads(shop.run("status", "--json").stdout)
+    assert status["undeclared"] == ["large_totals"]
+    assert {view["view"] for view in status["views"] if view["refreshed"]} == set(QUERIES) - {
+        "large_totals",
+        "paid_orders",
+    }
+    (removed,) = json.loads(shop.run("query", "--format", "json", "SELECT baskets FROM large_totals").stdout)
+    assert removed == {"baskets": 2}
