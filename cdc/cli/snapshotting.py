@@ -77,8 +77,11 @@ def _estimated(connection: psycopg.Connection[Any], relation: Relation, where: s
         except (psycopg.ProgrammingError, psycopg.DataError) as error:
             if where is None or isinstance(error, psycopg.errors.InsufficientPrivilege):
                 raise
+            # Of data errors the kind alone: their messages may quote values.
+            quotes = isinstance(error, psycopg.DataError)
+            reason = type(error).__name__ if quotes else error.diag.message_primary
             raise ConfigError(
-                f"--where is no condition on {relation.qualified}: {error.diag.message_primary}",
+                f"--where is no condition on {relation.qualified}: {reason}",
                 "write what stands behind WHERE; functions and types of one's own with their schema",
                 code="BAD_CONDITION",
             ) from error

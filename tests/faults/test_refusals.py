@@ -66,10 +66,11 @@ def test_a_snapshot_of_what_is_not_captured_or_under_no_condition(config: Path, 
         ("public.keyless", "true", "names 0 captured tables"),
         ("public.orders", "id <", "syntax error"),
         ("public.orders", "idd < 3", 'column "idd" does not exist'),
-        ("public.orders", "id = 'canary'", "invalid input syntax"),
+        ("public.orders", "id = 'canary'", "InvalidTextRepresentation"),
     ):
         code, said = refused(wanted, "snapshot", table, "--where", where)
         assert (code, told in said) == (2, True), said
+        assert "canary" not in said
 
 
 def test_an_unknown_key(config: Path) -> None:
