@@ -7,7 +7,7 @@ answers what Postgres answers to `postgres_sql`, value by value as text; its key
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sqlglot import exp
@@ -20,17 +20,19 @@ from jobs.declare.parse import Statement
 from jobs.declare.postgres_text import Rewriting
 from jobs.declare.pruning import pruned
 from jobs.declare.query_keys import query_key
-from jobs.declare.relations import Column, Relation, Relations, Text
+from jobs.declare.relations import KEY, Column, Relation, Relations, Text
 from jobs.declare.resolution import Around, Block, Resolution
 from jobs.declare.set_operations import set_block
 from jobs.declare.shown import shown_names
 from jobs.declare.source import Source
+from jobs.declare.uniqueness import facts
 from jobs.plan import nodes
 from jobs.plan.render import quoted, render
 from jobs.plan.view import ViewPlan
 from sinks.spec import Kind, ViewSpec
 
 _ROOT: Final = Around()
+_TABLE: Final = "delta"
 _PARENTHESES: Final = frozenset({"this"})
 
 
@@ -53,13 +55,31 @@ def declare_query(
     outputs = tuple(each.attribute for each in block.fields)
     # A key may be settled by columns that the view does not have; so before they are gone.
     key, proof = query_key(resolution, header, block.plan, dict(zip(names, outputs, strict=True)))
+    filled = facts(block.plan).filled
+    nullable = [word for word, each in zip(names, outputs, strict=True) if each in key and each not in filled]
+    _check_sinks(resolution, header, nullable)
     plan = ViewPlan(pruned(block.plan, outputs), outputs, key, proof, tuple(dict.fromkeys(resolution.warnings)))
-    spec = _spec(name, resolution, header, plan, deltas)
+    spec = replace(_spec(name, resolution, header, plan, deltas), nullable_key=bool(nullable))
     columns = [
         Column(word, delta, each.attribute.type, each.attribute.nullable, None, each.c_collated)
         for word, delta, each in zip(names, deltas, block.fields, strict=True)
     ]
     return DeclaredQuery(spec, view_relation(spec, columns))
+
+
+def _check_sinks(resolution: Resolution, header: Header, nullable: Sequence[str]) -> None:
+    """A document, an entry and a record of a topic have a name, which NULL is not."""
+    other = next((option.name for option in header.sinks if option.name != _TABLE), None)
+    if not nullable or other is None:
+        return
+    entry = header.entries["sinks"]
+    raise resolution.source.error(
+        entry.value_at,
+        f"the key column {nullable[0]} may be NULL, which the sink {other} has no name for",
+        f"leave NULL out (WHERE {nullable[0]} IS NOT NULL), or name it: coalesce({nullable[0]}, ..) AS {nullable[0]}",
+        code=KEY,
+        length=len(entry.value),
+    )
 
 
 def view_relation(spec: ViewSpec, columns: Sequence[Column]) -> Relation:
@@ -103,7 +123,6 @@ def _spec(name: str, resolution: Resolution, header: Header, plan: ViewPlan, del
         stopped=next((each.stopped for each in used if each.stopped is not None), None),
         plan=plan,
         relations=read,
-        nullable_key=any(column.nullable for column in plan.key),
         max_affected=header.max_affected,
         refresh=header.refresh,
     )

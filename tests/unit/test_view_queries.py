@@ -399,6 +399,12 @@ def test_a_declared_key_is_checked_where_it_cannot_be_proved():
         ("-- refresh: never\nSELECT DISTINCT id FROM orders", "VIEW_HEADER", "1:13", "incremental"),
         ("-- max_affected: 120%\nSELECT DISTINCT id FROM orders", "VIEW_HEADER", "1:18", "20%"),
         ("-- refresh: full\nSELECT id FROM orders", "VIEW_HEADER", "1:4", "remove the line"),
+        (
+            "-- sinks: delta, cache\nSELECT status, count(*) AS n FROM orders GROUP BY status",
+            "VIEW_KEY",
+            "1:11",
+            "WHERE status IS NOT NULL",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text, code, where, words):
@@ -409,3 +415,10 @@ def test_what_is_wrong_is_said_with_its_place(text, code, where, words):
     )
     assert words in f"{error.message} {error.hint}"
     assert error.hint
+
+
+def test_a_key_without_nulls_has_names_in_every_sink():
+    spec = declare(
+        "-- sinks: delta, cache\nSELECT status, count(*) AS n FROM orders WHERE status IS NOT NULL GROUP BY status"
+    )
+    assert not spec.nullable_key
