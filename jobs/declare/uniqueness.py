@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, Final
 
 from jobs.declare.facts import Attributes, Facts, Key, minimal
+from jobs.declare.nulls import is_filled, never_null
 from jobs.plan.nodes import (
     Aggregate,
     Attribute,
@@ -95,7 +96,9 @@ def _never_null(condition: Expr) -> Attributes:
     if isinstance(condition, Equality):
         return condition.reads
     column = constant(condition)
-    return frozenset() if column is None or condition.sql.endswith(" IS NULL)") else frozenset({column})
+    if column is None or condition.sql.endswith(" IS NULL)"):
+        return never_null(condition)
+    return frozenset({column})
 
 
 def _join(node: Join) -> Facts:
@@ -152,6 +155,8 @@ def _project(node: Project) -> Facts:
         if expr.attribute is not None or _keeps_apart(expr):
             settles.append((frozenset({column}), expr.reads))
             filled |= {column} if expr.attribute in found.filled else set()
+        if is_filled(expr, found.filled):
+            filled.add(column)
     return Facts(found.keys, tuple(settles), frozenset(filled))
 
 

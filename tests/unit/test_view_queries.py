@@ -417,8 +417,13 @@ def test_what_is_wrong_is_said_with_its_place(text, code, where, words):
     assert error.hint
 
 
-def test_a_key_without_nulls_has_names_in_every_sink():
-    spec = declare(
-        "-- sinks: delta, cache\nSELECT status, count(*) AS n FROM orders WHERE status IS NOT NULL GROUP BY status"
-    )
-    assert not spec.nullable_key
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT status, count(*) AS n FROM orders WHERE status IS NOT NULL GROUP BY status",
+        "SELECT coalesce(status, '-') AS status, count(*) AS n FROM orders GROUP BY coalesce(status, '-')",
+        "-- key: rest\nSELECT id % 7 AS rest, count(*) AS n FROM orders GROUP BY id % 7",
+    ],
+)
+def test_a_key_without_nulls_has_names_in_every_sink(query):
+    assert not declare(f"-- sinks: delta, cache\n{query}").nullable_key
