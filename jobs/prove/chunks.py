@@ -19,7 +19,7 @@ from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.prove.chunk_order import ChunkOrder, Key
 from jobs.prove.compare import Keys, TextRow, keys_of
-from jobs.prove.prover import Asked, MakeSink, Piece, Prover, rendered, watched
+from jobs.prove.prover import Asked, MakeSink, Piece, Prover, failed, rendered, watched
 from jobs.prove.result import Difference, Progress, ViewProof, joined
 from jobs.prove.rounds import Rounds
 from jobs.prove.source import ColumnType, SourceCut, source_now
@@ -120,7 +120,13 @@ class ChunkedProof:
     def _chunk(self, begin: Key | None, cut: SourceCut) -> Key | None:
         """Compare the next chunk; where it ended, None at the view's end."""
         order, sinks = self._large.order, [sink for sink in self._sinks if sink.is_read]
-        end = order.end(cut, begin, self._chunk_rows)
+        started = time.monotonic()
+        try:
+            end = order.end(cut, begin, self._chunk_rows)
+        except CdcError as error:
+            for sink in sinks:
+                self._fail(sink, cut.lsn, started, error)
+            return None
         prover = Prover(cut, self._asked, Piece(order.between(begin, end)))
         parts = list(prover.against(self._make_sink, [sink.options for sink in sinks]))
         for sink, part in zip(sinks, parts, strict=True):
@@ -142,10 +148,11 @@ class ChunkedProof:
         try:
             return dict(islice(strays[sink.options.name], STRAYS_MAX)) if sink.is_read else {}
         except CdcError as error:
-            problem = f"{error.message} ({error.hint})" if error.hint else error.message
-            at = self._large.spec.name, sink.options.name, sink.parts[-1].lsn
-            sink.parts.append(ViewProof(*at, time.monotonic() - started, problem=problem))
+            self._fail(sink, sink.parts[-1].lsn, started, error)
             return {}
+
+    def _fail(self, sink: _Sink, lsn: int, started: float, error: CdcError) -> None:
+        sink.parts.append(failed(self._large.spec, sink.options, lsn, time.monotonic() - started, error))
 
     def _look_up(self, strays: Mapping[str, dict[TextRow, bytes | None]], cut: SourceCut) -> None:
         done = []

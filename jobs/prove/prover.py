@@ -227,8 +227,13 @@ class Prover:
         return watched(self._asked, Progress(doing, self._spec.name, sink, 0, total), rows)
 
     def _failed(self, options: SinkOptions, started: float, error: CdcError) -> ViewProof:
-        problem = f"{error.message} ({error.hint})" if error.hint else error.message
-        return ViewProof(self._spec.name, options.name, self._cut.lsn, time.monotonic() - started, problem=problem)
+        return failed(self._spec, options, self._cut.lsn, time.monotonic() - started, error)
+
+
+def failed(spec: ViewSpec, options: SinkOptions, lsn: int, seconds: float, error: CdcError) -> ViewProof:
+    """What is told of a sink that could not be compared."""
+    problem = f"{error.message} ({error.hint})" if error.hint else error.message
+    return ViewProof(spec.name, options.name, lsn, seconds, problem=problem)
 
 
 def _of_keys(

@@ -194,6 +194,31 @@ def test_one_sink_that_fails_midway_does_not_end_the_others(many: Settings, copy
     assert second.holds
 
 
+def test_what_postgres_refuses_midway_is_that_views_problem_alone(
+    many: Settings, copy: Copy, admin: psycopg.Connection[Any]
+) -> None:
+    seen: list[float] = []
+
+    def drop(seconds: float) -> None:
+        seen.append(seconds)
+        if len(seen) == 4:
+            admin.execute("ALTER TABLE public.many RENAME COLUMN note TO other")
+
+    other = replace(SPEC, name="other", postgres_sql="SELECT 'a' AS name, 1 AS id, 1 AS n, '' AS note")
+    sinks = {"many": copy.sink, "other": MemorySink([("a", 1, 1, "")])}
+
+    def run_to(lsn: int) -> int:
+        sinks["other"].lsn = lsn
+        return copy.run_to(lsn) if len(seen) < 4 else lsn
+
+    extras = Extras(rest=drop)
+    many_proof, other_proof = prove(
+        many, [SPEC, other], lambda spec, _: sinks[spec.name], LocalHolder(run_to), extras=extras
+    )
+    assert "note" in (many_proof.problem or "")
+    assert other_proof.holds
+
+
 def test_what_has_no_order_costs_as_much_in_chunks_or_is_small_is_read_in_one_piece(
     many: Settings, admin: psycopg.Connection[Any]
 ) -> None:
