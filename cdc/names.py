@@ -62,6 +62,11 @@ def message_topic(pipeline: str) -> str:
     return f"{pipeline}._messages"
 
 
+def view_topic(pipeline: str, view: str) -> str:
+    """The topic of a view's changes; a table `view.<name>` would have the same, and then the view is refused."""
+    return f"{pipeline}.view.{view}"
+
+
 def path_name(schema: str, table: str) -> str:
     """The folder of a table's mirror, one path component; a view's folder is its name, which has no dot."""
     return _cut(_schema_and_table(schema, table))

@@ -39,7 +39,7 @@ class PartitionWriter(Protocol):
 
 def write_partitions(frame: Any, shape: RowShape, writer: PartitionWriter) -> Written:
     """Run the writer on every partition; on the few rows of a small batch, right here."""
-    if _size_bytes(frame) <= DRIVER_BYTES_MAX:
+    if is_small(frame):
         return _written(_write(shape.entries(frame.toArrow().to_batches()), writer))
     names = list(frame.columns)
 
@@ -52,9 +52,10 @@ def write_partitions(frame: Any, shape: RowShape, writer: PartitionWriter) -> Wr
     return _written([row.asDict() for row in plain.mapInArrow(partition, _SPARK_SCHEMA).collect()])
 
 
-def _size_bytes(frame: Any) -> int:
-    """Spark's estimate; of rows that came from the driver or are held in memory it is close, else it is huge."""
-    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())  # noqa: SLF001 - no public way
+def is_small(frame: Any) -> bool:
+    """By Spark's estimate; of rows that came from the driver or are held in memory it is close, else it is huge."""
+    size = frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - no public way
+    return int(size) <= DRIVER_BYTES_MAX
 
 
 def _written(outcomes: list[dict[str, Any]]) -> Written:

@@ -65,7 +65,7 @@ class Sink(Protocol):
 
     @property
     def name(self) -> str:
-        """`delta`, `search` or `cache`."""
+        """`delta`, `search`, `cache` or `kafka`."""
         ...
 
     def position(self) -> Position | None:

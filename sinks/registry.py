@@ -44,8 +44,15 @@ def _cache(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> S
     return CacheSink(settings.cache, settings.pipeline, spec, option)
 
 
+def _kafka(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> Sink:
+    from sinks.kafka import KafkaSink
+
+    return KafkaSink(settings.kafka, settings.pipeline, spec, option)
+
+
 FACTORIES: Final[dict[str, Factory]] = {
     "delta": _delta,
     "search": _search,
     "cache": _cache,
+    "kafka": _kafka,
 }

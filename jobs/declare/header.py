@@ -19,7 +19,7 @@ from jobs.identifiers import fold
 from sinks.spec import SinkOptions
 
 CODE: Final = "VIEW_HEADER"
-SINKS: Final = ("delta", "search", "cache")
+SINKS: Final = ("delta", "search", "cache", "kafka")
 VALUES: Final = ("json", "hash")
 REFRESHES: Final = ("auto", "full", "incremental")
 
@@ -210,6 +210,7 @@ _WORDS: Final[Mapping[str, Callable[[Source, Entry], None]]] = {
     "cache.key": _check_pattern,
     "cache.ttl": _check_ttl,
     "cache.value": _check_value,
+    "cache.list": _check_text,
     "search.mapping": _check_mapping,
 }
 

@@ -31,10 +31,11 @@ from tests.support.spark import SHORT_LIVED
 from tests.support.wait import wait_until
 
 VIEWS = {
-    "paid_orders": "-- sinks: delta, search, cache\nSELECT id, customer, amount, at FROM public.orders WHERE paid",
+    "paid_orders": "-- sinks: delta, search, cache, kafka\n"
+    "SELECT id, customer, amount, at FROM public.orders WHERE paid",
     "items": "-- sinks: cache, search\n-- cache.value: hash\n"
     "SELECT line, order_id, product, quantity FROM public.order_items WHERE quantity > 1",
-    "hostile": "-- sinks: delta, search, cache\n"
+    "hostile": "-- sinks: delta, search, cache, kafka\n"
     'SELECT "Key "" 1", "select", "a.b`c", "é %s {}" AS "é" FROM "we.ird *Schema"."""; drop table x; --/../é"',
 }
 

@@ -16,12 +16,15 @@ import urllib3
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
-from cdc.settings import Cache, Search, Settings
+from cdc.kafka_clients import admin
+from cdc.names import view_topic
+from cdc.settings import Cache, Kafka, Search, Settings
 from cdc.stack.server import Endpoint
 from sinks.protocol import AT, LSN, OP, Position, Sink
 from sinks.registry import make_sink
 from sinks.spec import Kind, SinkOptions, ViewSpec
 from tests.support.delta_store import delta_store
+from tests.support.wait import wait_until
 
 ARROW = {
     "boolean": pa.bool_(),
@@ -158,9 +161,24 @@ def cache_client(server: Endpoint) -> redis.Redis:
     return redis.Redis(server.host, server.port, password=server.password, decode_responses=True)
 
 
+def kafka_store(request: pytest.FixtureRequest, spark: SparkSession, pipeline: str) -> Store:
+    """A compacted topic in Kafka."""
+    server: Endpoint = request.getfixturevalue("kafka")
+    settings = settings_for(pipeline, kafka=Kafka(bootstrap=server.address))
+
+    def lose(view: str) -> None:
+        topic, client = view_topic(pipeline, view), admin(settings.kafka)
+        for future in client.delete_topics([topic], operation_timeout=30).values():
+            future.result()
+        wait_until(lambda: topic not in client.list_topics(timeout=10).topics, timeout_s=30)
+
+    return Store("kafka", settings, spark, lose)
+
+
 STORES: dict[str, Callable[[pytest.FixtureRequest, SparkSession, str], Store]] = {
     "delta": delta_store,
     "search": search_store,
     "cache": cache_store,
     "cache-hash": hash_store,
+    "kafka": kafka_store,
 }
