@@ -30,7 +30,8 @@ def refuse_columns(spec: ViewSpec, sink: str, reserved: Iterable[str]) -> None:
         raise ConfigError(message, f'rename it in the view: SELECT {name} AS "{name.lstrip("_")}"')
 
 
-def declaration(option: SinkOptions, spec: ViewSpec) -> str:
+def declaration(option: SinkOptions, spec: ViewSpec, *more: str) -> str:
     """A fingerprint of the view and of how this sink keeps it: another one needs another load."""
-    text = json.dumps([spec.fingerprint, spec.columns, spec.key, option.name, dict(option.options)], sort_keys=True)
+    parts = [spec.fingerprint, spec.columns, spec.key, option.name, dict(option.options), *more]
+    text = json.dumps(parts, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

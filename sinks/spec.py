@@ -84,3 +84,5 @@ class ViewSpec:
     """The share of a query's rows from which on it is computed in full; None: the default."""
     refresh: str = "auto"
     """`auto`, or `full`: always computed in full; `incremental` is as auto, and refused where it would not be."""
+    printed: Mapping[str, str] = field(default_factory=dict)
+    """Of the columns that are kept as Postgres prints them: what type it says they have, `jsonb` or `integer[]`."""

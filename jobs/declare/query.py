@@ -28,6 +28,7 @@ from jobs.declare.source import Source
 from jobs.declare.uniqueness import facts
 from jobs.plan import nodes
 from jobs.plan.render import quoted, render
+from jobs.plan.types import printed
 from jobs.plan.view import ViewPlan
 from sinks.spec import Kind, ViewSpec
 
@@ -125,6 +126,7 @@ def _spec(name: str, resolution: Resolution, header: Header, plan: ViewPlan, del
         relations=read,
         max_affected=header.max_affected,
         refresh=header.refresh,
+        printed=printed((delta, each.type) for delta, each in zip(deltas, plan.outputs, strict=True)),
     )
 
 

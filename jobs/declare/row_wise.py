@@ -22,6 +22,7 @@ from jobs.declare.source import Source
 from jobs.declare.translate import Translation, translate
 from jobs.declare.view_name import check_name
 from jobs.identifiers import identifier
+from jobs.plan.types import printed
 from jobs.tables import TableInfo
 from sinks.spec import Concealed, Kind, NamedTable, SinkOptions, ViewSpec
 
@@ -58,6 +59,7 @@ def declare_row_wise(name: str, source: Source, relations: Tables) -> DeclaredQu
         concealed=_concealed(table, {delta[output.name]: output.source for output in translation.outputs}),
         stopped=table.stopped,
         reads=frozenset(translation.used) | frozenset(table.key),
+        printed=printed((delta[output.name], output.typed.type) for output in translation.outputs),
     )
     columns = [
         Column(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import stamina
@@ -18,6 +18,7 @@ from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.names import document_id
 from sinks.entries import Entry
 from sinks.protocol import Rejected
+from sinks.search.nested import TEXTS, Nested, NotNestedError
 from sinks.search.server import BUSY, SearchConnection, SearchServer
 from sinks.standing import lost
 from sinks.values import json_string, object_template
@@ -54,13 +55,29 @@ class BulkWriter:
     view: str
     alias: str
     columns: tuple[str, ...]
+    nested: Nested = field(default_factory=lambda: Nested({}))
 
     def __call__(self, entries: Iterator[Entry]) -> Iterable[Rejected]:
         """Write in chunks; what is refused comes back row by row."""
-        members = object_template(self.columns)
+        refused: list[Rejected] = []
         with self.server.connection() as connection:
-            for chunk in _chunks(_item(entry, members) for entry in entries):
+            for chunk in _chunks(self._items(entries, refused)):
                 yield from self._write(connection, chunk)
+                yield from refused
+                refused.clear()
+        yield from refused
+
+    def _items(self, entries: Iterator[Entry], refused: list[Rejected]) -> Iterator[Item]:
+        members = object_template(self.columns) + (f',"{TEXTS}":%s' if self.nested.forms else "")
+        for entry in entries:
+            values: tuple[str | None, ...] = entry.values
+            if self.nested.forms and not entry.is_delete:
+                try:
+                    values = self.nested.members(self.columns, values)
+                except NotNestedError as error:
+                    refused.append(entry.rejected(f"not of its type's form in field {error.column}"))
+                    continue
+            yield entry, _lines(entry, members, values)
 
     def _write(self, connection: SearchConnection, chunk: list[Item]) -> list[Rejected]:
         """Until every item is either in or refused; an overloaded server is given time."""
@@ -110,11 +127,11 @@ class BulkWriter:
         return again, rejected
 
 
-def _item(entry: Entry, members: str) -> Item:
+def _lines(entry: Entry, members: str, values: tuple[str | None, ...]) -> bytes:
     action = "delete" if entry.is_delete else "index"
     target = f'{{"_id":{json_string(document_id(entry.key))},"version":{entry.lsn},"version_type":"external_gte"}}'
-    document = "" if entry.is_delete else f"{{{members % entry.values}}}\n"
-    return entry, f'{{"{action}":{target}}}\n{document}'.encode()
+    document = "" if entry.is_delete else f"{{{members % values}}}\n"
+    return f'{{"{action}":{target}}}\n{document}'.encode()
 
 
 def outcome(result: dict[str, Any]) -> Outcome:

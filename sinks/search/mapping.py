@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
+from sinks.search.nested import TEXTS, Nested
 from sinks.spec import ViewSpec
 
 # Names that OpenSearch keeps for itself within a document.
@@ -45,6 +46,18 @@ _FIELDS: Final[dict[str, dict[str, Any]]] = {
     "string": _TEXT,
 }
 
+_KEPT: Final[dict[str, Any]] = {"type": "object", "enabled": False}
+_ELEMENTS: Final = {
+    "boolean": "boolean",
+    "smallint": "smallint",
+    "integer": "int",
+    "bigint": "bigint",
+    "real": "float",
+    "double precision": "double",
+    "numeric": "decimal",
+    "date": "date",
+}
+
 
 def parse_overrides(text: str | None, spec: ViewSpec) -> dict[str, Any]:
     """The header's `mapping` option: a JSON object, column to OpenSearch mapping."""
@@ -61,9 +74,16 @@ def parse_overrides(text: str | None, spec: ViewSpec) -> dict[str, Any]:
     return overrides
 
 
-def index_body(types: Mapping[str, str], overrides: Mapping[str, Any], gc_deletes: str) -> dict[str, Any]:
+def index_body(
+    types: Mapping[str, str], overrides: Mapping[str, Any], gc_deletes: str, nested: Nested = Nested({})
+) -> dict[str, Any]:
     """What PUT <index> takes, without aliases and _meta."""
-    fields = {name: overrides.get(name) or _FIELDS[kind.partition("(")[0]] for name, kind in types.items()}
+    fields = {
+        name: overrides.get(name) or _nested_field(name, nested) or _FIELDS[kind.partition("(")[0]]
+        for name, kind in types.items()
+    }
+    if nested.forms:
+        fields[TEXTS] = _KEPT
     settings = {
         # One shard refreshes as a whole: no search ever sees half a batch.
         "number_of_shards": 1,
@@ -75,6 +95,14 @@ def index_body(types: Mapping[str, str], overrides: Mapping[str, Any], gc_delete
         "mapping.total_fields.limit": 1000 + 4 * len(fields),
     }
     return {"settings": {"index": settings}, "mappings": {"dynamic": "strict", "properties": fields}}
+
+
+def _nested_field(name: str, nested: Nested) -> dict[str, Any] | None:
+    """A document as it is, not searched unless the header says how; an array as its elements are."""
+    form = nested.forms.get(name)
+    if form is None:
+        return None
+    return _KEPT if form.element is None else _FIELDS[_ELEMENTS.get(form.element, "string")]
 
 
 def _refused(spec: ViewSpec, why: str) -> ConfigError:

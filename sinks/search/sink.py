@@ -21,6 +21,7 @@ from sinks.protocol import Position, Written
 from sinks.search.bulk import BulkWriter
 from sinks.search.generations import Generations, Stored
 from sinks.search.mapping import METADATA_FIELDS, index_body, parse_overrides
+from sinks.search.nested import nested_of
 from sinks.search.server import SearchConnection, SearchServer
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost
@@ -45,6 +46,7 @@ class SearchSink:
         check_known(option, ("mapping",), spec)
         refuse_columns(spec, self.name, METADATA_FIELDS)
         self._spec = spec
+        self._nested = nested_of(spec)
         self._overrides = parse_overrides(option.options.get("mapping"), spec)
         self._gc_deletes = settings.gc_deletes
         self._server = SearchServer(settings.url.rstrip("/"), settings.user, settings.secret(), settings.ca_file)
@@ -87,7 +89,7 @@ class SearchSink:
         with self._server.connection() as connection:
             self._located.require(stored := self._generations.stored(connection))
             self._generations.drop(connection, self._generations.leftovers(connection))
-            body = index_body(types, self._overrides, self._gc_deletes)
+            body = index_body(types, self._overrides, self._gc_deletes, self._nested)
             generation = self._generations.begin(connection, body)
         written = write_partitions(rows, self._shape, self._writer(generation))
         standing = Standing(self._spec.name, generation, self._generations.declaration, types, position)
@@ -123,7 +125,8 @@ class SearchSink:
             types = stored.standing.types
             convert = [(name, native(types[name], as_json=True)) for name in self._spec.columns]
             for source in _scroll(connection, stored.index):
-                yield tuple(to_native(source.get(name)) for name, to_native in convert)
+                kept = self._nested.texts(source)
+                yield tuple(to_native(kept.get(name, source.get(name))) for name, to_native in convert)
 
     def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
         """The documents of these ids, as they are now."""
@@ -141,7 +144,7 @@ class SearchSink:
 
     def _writer(self, generation: int) -> BulkWriter:
         alias = self._generations.write_alias(generation)
-        return BulkWriter(self._server, self._spec.name, alias, self._spec.columns)
+        return BulkWriter(self._server, self._spec.name, alias, self._spec.columns, self._nested)
 
     def _stored(self, connection: SearchConnection) -> Stored:
         stored = self._generations.stored(connection)
@@ -183,7 +186,7 @@ def _scroll(connection: SearchConnection, index: str) -> Iterator[dict[str, Any]
 
 
 def _generations(pipeline: str, spec: ViewSpec, option: SinkOptions) -> Generations:
-    made = Generations(pipeline, spec.name, declaration(option, spec))
+    made = Generations(pipeline, spec.name, declaration(option, spec, *nested_of(spec).words()))
     if made.alias == made.positions:
         message = f"a view called {spec.name} cannot have the search sink: {made.positions} holds the positions"
         raise ConfigError(message, "rename the view")
