@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,7 +94,8 @@ class Generations:
             client.hdel(self.pattern.generations_key, generation)
 
     def _each(self, client: redis.Redis, generation: int, do: Callable[[Any, bytes], Any]) -> None:
-        found = client.scan_iter(match=self.pattern.glob(generation), count=SCAN_COUNT)
+        globs = (self.pattern.glob(generation), self.pattern.list_prefix(generation) + "*")
+        found = chain.from_iterable(client.scan_iter(match=each, count=SCAN_COUNT) for each in globs)
         while keys := list(islice(found, SCAN_COUNT)):
             with client.pipeline(transaction=False) as pipe:
                 for key in keys:

@@ -40,7 +40,7 @@ class KeyPattern:
 
     def entry_key(self, generation: int, key: Sequence[str]) -> str:
         """The key of one row's entry; a key of several columns is a JSON array in `{key}`."""
-        whole = key[0] if len(key) == 1 else json_text(list(key))
+        whole = whole_key(key)
         quoted = {name: quote(text, safe="") for name, text in zip(self.key, key, strict=True)}
         return self._fill(self.texts, {**quoted, "key": whole, "generation": str(generation)})
 
@@ -48,6 +48,10 @@ class KeyPattern:
         """What SCAN matches to find the entries of a generation."""
         texts = tuple(re.sub(r"([\[\]*?\\])", r"\\\1", text) for text in self.texts)
         return self._fill(texts, {**dict.fromkeys(self.key, "*"), "key": "*", "generation": str(generation)})
+
+    def list_prefix(self, generation: int) -> str:
+        """What the keys of a generation's lists begin with; the parent's text follows, URL-quoted."""
+        return f"{RESERVED_PREFIX}list:{self.pipeline}:{self.view}:{generation}:"
 
     @property
     def generation_key(self) -> str:
@@ -68,6 +72,11 @@ class KeyPattern:
         known = {**values, "pipeline": self.pipeline, "view": self.view}
         filled = (known[name] + text for name, text in zip(self.names, texts[1:], strict=True))
         return texts[0] + "".join(filled)
+
+
+def whole_key(key: Sequence[str]) -> str:
+    """A key as one text: its only column's, else a JSON array."""
+    return key[0] if len(key) == 1 else json_text(list(key))
 
 
 def parse_pattern(pattern: str, pipeline: str, view: str, key: tuple[str, ...]) -> KeyPattern:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import redis
@@ -16,8 +16,9 @@ import redis
 from cdc import log
 from cdc.errors import ConfigError, RecordError
 from cdc.settings import Cache
-from sinks.cache.entries import VERSION, EntryForm, EntryWriter
+from sinks.cache.entries import PARENT, VERSION, EntryForm, EntryWriter
 from sinks.cache.generations import SCAN_COUNT, Generations, Stored
+from sinks.cache.lists import Lists, list_column
 from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
 from sinks.cache.server import CacheServer
 from sinks.entries import RowShape
@@ -37,13 +38,16 @@ class CacheSink:
     name = "cache"
 
     def __init__(self, settings: Cache, pipeline: str, spec: ViewSpec, option: SinkOptions) -> None:
-        check_known(option, ("key", "value", "ttl"), spec)
-        refuse_columns(spec, self.name, [VERSION])
+        check_known(option, ("key", "value", "ttl", "list"), spec)
         self._spec = spec
         self._server = CacheServer(settings.url, settings.secret(), settings.ca_file)
         self._pattern = parse_pattern(option.options.get("key", DEFAULT_PATTERN), pipeline, spec.name, spec.key)
         is_hash = _is_hash(option, spec)
-        self._form = EntryForm(spec.columns, is_hash, _ttl_s(option, spec), settings.tombstone_ttl_s)
+        ttl_s = _ttl_s(option, spec)
+        parent = list_column(option, spec, has_entries=not is_hash and not ttl_s)
+        refuse_columns(spec, self.name, [VERSION, PARENT] if parent else [VERSION])
+        self._form = EntryForm(spec.columns, is_hash, ttl_s, settings.tombstone_ttl_s, parent)
+        self._lists = Lists(self._pattern, self._form)
         self._shape = RowShape(spec.key, spec.columns, as_json=not is_hash)
         self._generations = Generations(self._pattern, declaration(option, spec))
         self._located: Located[Stored] = Located("the cache", spec.name)
@@ -91,8 +95,14 @@ class CacheSink:
         with self._server.client() as client:
             stored = self._require(client)
         stored.standing.require_types(column_types(changes, self._spec.columns))
-        writer = replace(self._writer(stored.standing.generation, stored.text), compares=False)
-        return write_partitions(changes, self._shape, writer)
+        generation = stored.standing.generation
+        writer = replace(self._writer(generation, stored.text), compares=False)
+        written = write_partitions(changes, self._shape, writer)
+        if self._form.parent:
+            entries = self._shape.entries(changes.toArrow().to_batches())
+            with self._server.client() as client:
+                self._lists.remove_strays(client, generation, entries)
+        return written
 
     def types(self) -> Mapping[str, str]:
         """As the live generation was loaded with them."""
@@ -100,11 +110,14 @@ class CacheSink:
             return self._stored(client).standing.types
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """All entries of the live generation."""
+        """All entries of the live generation; where lists say something else, what they say."""
         with self._server.client() as client:
             standing, as_json = self._stored(client).standing, not self._form.is_hash
             convert = [(name, native(standing.types[name], as_json=as_json)) for name in self._spec.columns]
-            for stored in self._values(client, standing.generation):
+            found = self._values(client, standing.generation)
+            if self._form.parent:
+                found = chain(found, self._lists.strays(client, standing.generation))
+            for stored in map(self._read, found):
                 yield tuple(to_native(stored.get(name)) for name, to_native in convert)
 
     def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
@@ -127,7 +140,8 @@ class CacheSink:
             keys = [key for key in dict.fromkeys(some) if key not in seen]
             seen.update(keys)
             # An entry may have gone between the scan and the fetch.
-            yield from (self._read(stored) for stored in self._fetch(client, keys) if stored)
+            entries = [stored for stored in self._fetch(client, keys) if stored]
+            yield from self._lists.as_listed(client, generation, entries) if self._form.parent else entries
 
     def _fetch(self, client: redis.Redis, keys: list[bytes]) -> list[Any]:
         with client.pipeline(transaction=False) as pipe:
