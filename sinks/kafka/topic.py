@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from cdc.errors import OperatorError, TransientError
+from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
 from cdc.settings import Kafka
 from sinks.kafka.live import Digests, Fold, missing_from
@@ -42,7 +43,7 @@ class Found:
     is_foreign: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ViewTopic:
     """One view's, as it is declared now."""
 
@@ -50,26 +51,36 @@ class ViewTopic:
     name: str
     view: str
     declaration: str
+    _looking: Consumer | None = None
+    _turn: Lock = field(default_factory=Lock)
 
     def look(self) -> Found:
         """Where the view stands; no position if the topic isn't there."""
-        with closing(self._consumer()) as client:
+        with self._turn:
+            if self._looking is not None:
+                try:
+                    return self._newest(self._looking)
+                except CdcError:
+                    self._looking = None  # it may know the topic as it was before somebody deleted it
+            client = self._consumer()
             try:
-                low, high = self._bounds(client)
+                found = self._newest(client)
             except OperatorError as error:
                 if error.code == TOPIC_MISSING:
                     return Found(None)
                 raise
-            return self._newest(client, low, high)
+            self._looking = client
+            return found
 
-    def _newest(self, client: Consumer, low: int, high: int) -> Found:
+    def _newest(self, client: Consumer) -> Found:
         """Backwards in growing steps: after the newest one there may be records of an aborted transaction."""
+        low, high = self._bounds(client)
         back = _FIRST_LOOK
         while True:
             begin = max(low, high - back)
             records = 0
             newest: Message | None = None
-            for message in self._read(client, begin):
+            for message in self._read(client, begin, 1 if back == _FIRST_LOOK else _AT_ONCE):
                 records += 1
                 newest = message if message.key() == POSITION_KEY else newest
             if newest is not None:
@@ -122,14 +133,14 @@ class ViewTopic:
         with translated(f"reading {self.name}"):
             return client.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_SILENCE_S)
 
-    def _read(self, client: Consumer, begin: int) -> Iterator[Message]:
-        """From there to what is committed now."""
+    def _read(self, client: Consumer, begin: int, at_once: int = _AT_ONCE) -> Iterator[Message]:
+        """From there to what is committed now; `at_once` of them are waited for."""
         with translated(f"reading {self.name}"):
             client.assign([TopicPartition(self.name, 0, begin)])
         heard = time.monotonic()
         while True:
             with translated(f"reading {self.name}"):
-                messages = client.consume(_AT_ONCE, 0.05)
+                messages = client.consume(at_once, 0.05)
             for message in messages:
                 error = message.error()
                 if error is None:
@@ -145,4 +156,4 @@ class ViewTopic:
                 raise TransientError(silent, "is Kafka up and reachable?", code="KAFKA_UNAVAILABLE")
 
     def _consumer(self) -> Consumer:
-        return consumer(self.kafka, f"view-{self.view}")
+        return consumer(self.kafka, f"view-{self.view}", **{"fetch.wait.max.ms": 5})
