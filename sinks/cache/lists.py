@@ -25,6 +25,15 @@ OPTION: Final = "list"
 _AT_ONCE: Final = 500
 
 
+def once(names: Iterable[bytes]) -> Iterator[bytes]:
+    """Each once: SCAN may name a key twice while the table of keys is resized."""
+    seen: set[bytes] = set()
+    for name in names:
+        if name not in seen:
+            seen.add(name)
+            yield name
+
+
 def list_column(option: SinkOptions, spec: ViewSpec, *, has_entries: bool) -> str | None:
     """The column by which entries are listed; only of entries that hold their row as JSON, for ever."""
     name = option.options.get(OPTION)
@@ -81,13 +90,7 @@ class Lists:
                 client.hdel(key, *strays)
 
     def _keys(self, client: redis.Redis, generation: int) -> Iterator[bytes]:
-        # SCAN may name a key twice while the table of keys is resized.
-        found = client.scan_iter(match=self.pattern.list_prefix(generation) + "*", count=_AT_ONCE)
-        seen: set[bytes] = set()
-        for key in found:
-            if key not in seen:
-                seen.add(key)
-                yield key
+        return once(client.scan_iter(match=self.pattern.list_prefix(generation) + "*", count=_AT_ONCE))
 
     def _entry_key(self, generation: int, field: str) -> str:
         key = [field] if len(self.pattern.key) == 1 else _texts(field, len(self.pattern.key))

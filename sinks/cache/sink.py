@@ -6,7 +6,7 @@ compared by LSN, pointer and position switch in one step, and a lost store has n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
@@ -18,12 +18,12 @@ from cdc.errors import ConfigError, RecordError
 from cdc.settings import Cache
 from sinks.cache.entries import PARENT, VERSION, EntryForm, EntryWriter
 from sinks.cache.generations import SCAN_COUNT, Generations, Stored
-from sinks.cache.lists import Lists, list_column
+from sinks.cache.lists import Lists, list_column, once
 from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
 from sinks.cache.server import CacheServer
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
-from sinks.options import check_known, declaration, refuse_columns
+from sinks.options import check_known, declaration, refuse_columns, refuse_null_keys
 from sinks.protocol import Position, Written
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost
@@ -39,6 +39,7 @@ class CacheSink:
 
     def __init__(self, settings: Cache, pipeline: str, spec: ViewSpec, option: SinkOptions) -> None:
         check_known(option, ("key", "value", "ttl", "list"), spec)
+        refuse_null_keys(spec, self.name)
         self._spec = spec
         self._server = CacheServer(settings.url, settings.secret(), settings.ca_file)
         self._pattern = parse_pattern(option.options.get("key", DEFAULT_PATTERN), pipeline, spec.name, spec.key)
@@ -112,33 +113,33 @@ class CacheSink:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """All entries of the live generation; where lists say something else, what they say."""
         with self._server.client() as client:
-            standing, as_json = self._stored(client).standing, not self._form.is_hash
-            convert = [(name, native(standing.types[name], as_json=as_json)) for name in self._spec.columns]
-            found = self._values(client, standing.generation)
-            if self._form.parent:
-                found = chain(found, self._lists.strays(client, standing.generation))
-            for stored in map(self._read, found):
-                yield tuple(to_native(stored.get(name)) for name, to_native in convert)
+            standing = self._stored(client).standing
+            yield from self._native(client, standing, self._values(client, standing.generation))
+
+    def _native(self, client: redis.Redis, standing: Standing, found: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        """What is stored as rows, and what only lists hold."""
+        convert = [(name, native(standing.types[name], as_json=not self._form.is_hash)) for name in self._spec.columns]
+        if self._form.parent:
+            found = chain(found, self._lists.strays(client, standing.generation))
+        for stored in map(self._read, found):
+            yield tuple(to_native(stored.get(name)) for name, to_native in convert)
 
     def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
-        """The entries of these names."""
+        """The entries of these names; where there are lists, with all that these hold too much."""
+        if not keys.num_rows:
+            return
         texts = zip(*(plain_texts(keys.column(name)) for name in self._spec.key), strict=True)
         with self._server.client() as client:
-            standing, as_json = self._stored(client).standing, not self._form.is_hash
-            convert = [(name, native(standing.types[name], as_json=as_json)) for name in self._spec.columns]
-            while some := list(islice(texts, SCAN_COUNT)):
-                names = [self._pattern.entry_key(standing.generation, key).encode() for key in some]
-                for stored in filter(None, self._fetch(client, names)):
-                    entry = self._read(stored)
-                    yield tuple(to_native(entry.get(name)) for name, to_native in convert)
+            standing = self._stored(client).standing
+            names = (self._pattern.entry_key(standing.generation, key).encode() for key in texts)
+            yield from self._native(client, standing, self._entries(client, standing.generation, names))
 
     def _values(self, client: redis.Redis, generation: int) -> Iterator[Any]:
         found = client.scan_iter(match=self._pattern.glob(generation), count=SCAN_COUNT)
-        # SCAN may name a key twice while the table of keys is resized.
-        seen: set[bytes] = set()
-        while some := list(islice(found, SCAN_COUNT)):
-            keys = [key for key in dict.fromkeys(some) if key not in seen]
-            seen.update(keys)
+        yield from self._entries(client, generation, once(found))
+
+    def _entries(self, client: redis.Redis, generation: int, names: Iterator[bytes]) -> Iterator[Any]:
+        while keys := list(islice(names, SCAN_COUNT)):
             # An entry may have gone between the scan and the fetch.
             entries = [stored for stored in self._fetch(client, keys) if stored]
             yield from self._lists.as_listed(client, generation, entries) if self._form.parent else entries

@@ -21,10 +21,11 @@ from sinks.kafka.live import KeyDigests
 from sinks.kafka.records import Change, Counts, Envelope, position_value
 from sinks.kafka.topic import Stored, ViewTopic
 from sinks.kafka.transaction import TRANSACTION_S, Transaction, Writer
-from sinks.options import check_known, declaration
+from sinks.options import check_known, declaration, refuse_null_keys
 from sinks.protocol import DELETE, Position, Written
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost, new_generation, overtaken
+from sinks.values import json_texts, object_template
 
 READ: Final = "r"
 
@@ -40,6 +41,7 @@ class KafkaSink:
         self, kafka: Kafka, pipeline: str, spec: ViewSpec, option: SinkOptions, *, part_s: float = TRANSACTION_S / 2
     ) -> None:
         check_known(option, (), spec)
+        refuse_null_keys(spec, self.name)
         self._kafka = kafka
         self._pipeline = pipeline
         self._spec = spec
@@ -114,6 +116,14 @@ class KafkaSink:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The newest record of each key."""
         yield from self._topic.rows(self._spec.columns, self._stored().standing)
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        """The newest records of these keys, which nothing but reading all of them finds."""
+        names = object_template(self._spec.key)
+        texts = zip(*(json_texts(keys.column(name)) for name in self._spec.key), strict=True)
+        wanted = frozenset(f"{{{names % values}}}".encode() for values in texts)
+        if wanted:
+            yield from self._topic.rows_of(wanted, self._spec.columns, self._stored().standing)
 
     @property
     def _shape(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -118,6 +118,18 @@ class ViewTopic:
         for message in self._at(wanted.__contains__):
             yield rows.row(message.value() or b"")
 
+    def rows_of(
+        self, keys: frozenset[bytes], columns: tuple[str, ...], standing: Standing
+    ) -> Iterator[tuple[Any, ...]]:
+        """Those with one of the keys."""
+        newest: dict[bytes, bytes | None] = {}
+        with closing(self._consumer()) as client:
+            for message in self._records(client):
+                if (key := message.key() or b"") in keys:
+                    newest[key] = message.value()
+        rows = Rows(self.view, columns, standing.types)
+        yield from (rows.row(value) for value in newest.values() if value is not None)
+
     def _at(self, is_wanted: Callable[[int], bool]) -> Iterator[Message]:
         with closing(self._consumer()) as client:
             for message in self._records(client):

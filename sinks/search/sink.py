@@ -16,7 +16,7 @@ from cdc.names import document_id
 from cdc.settings import Search
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
-from sinks.options import check_known, declaration, refuse_columns
+from sinks.options import check_known, declaration, refuse_columns, refuse_null_keys
 from sinks.protocol import Position, Written
 from sinks.search.bulk import BulkWriter
 from sinks.search.generations import Generations, Stored
@@ -44,6 +44,7 @@ class SearchSink:
         self, settings: Search, pipeline: str, spec: ViewSpec, option: SinkOptions, *, retired_s: float = RETIRED_S
     ) -> None:
         check_known(option, ("mapping",), spec)
+        refuse_null_keys(spec, self.name)
         refuse_columns(spec, self.name, METADATA_FIELDS)
         self._spec = spec
         self._nested = nested_of(spec)
@@ -140,7 +141,8 @@ class SearchSink:
             for start in range(0, len(ids), SCROLL_ROWS):
                 found = connection.ask("POST", f"/{stored.index}/_mget", {"ids": ids[start : start + SCROLL_ROWS]})
                 for source in (hit["_source"] for hit in found.body["docs"] if hit.get("found")):
-                    yield tuple(to_native(source.get(name)) for name, to_native in convert)
+                    kept = self._nested.texts(source)
+                    yield tuple(to_native(kept.get(name, source.get(name))) for name, to_native in convert)
 
     def _writer(self, generation: int) -> BulkWriter:
         alias = self._generations.write_alias(generation)
