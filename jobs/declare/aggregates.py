@@ -14,24 +14,26 @@ from sqlglot import exp
 
 from cdc.errors import ConfigError
 from jobs.declare.arrays import array_element
+from jobs.declare.documents import json_text
 from jobs.declare.literals import coerce, settle, string
 from jobs.declare.operators import NUMBERS, REMEDIES, as_text, condition
 from jobs.declare.ordering import direction, require_sure_order
 from jobs.declare.rows import Rows, as_expr, is_identical
 from jobs.declare.uniqueness import facts
-from jobs.plan.types import BOOL, DIGITS, INT8, TEXT, Family, Type, Typed, decimal
+from jobs.plan.types import BOOL, DIGITS, INT8, JSON, JSONB, TEXT, Family, Type, Typed, decimal
 from jobs.typemap import PRECISION_MAX
 
 ROW_DIGITS: Final = 10
 """Spark's sum has so many digits more than what it adds: enough for 10^10 rows."""
 _EXTREMES: Final = NUMBERS | {Family.DATE, Family.TIMESTAMP, Family.TIMESTAMPTZ, Family.TEXT}
+_JSONB: Final = "jsonb_agg"
 _NAMED: Final = frozenset({"every", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "xmlagg"})
 _WRITTEN: Final[Mapping[type[exp.Expr], str]] = {
     exp.GroupConcat: "string_agg",
     exp.JSONArrayAgg: "json_agg",
     exp.JSONObjectAgg: "json_object_agg",
 }
-_SUPPORTED: Final = "supported: count, sum, avg, min, max, bool_and, bool_or, every, string_agg, array_agg"
+_SUPPORTED: Final = "supported: count, sum, avg, min, max, bool_and, bool_or, every, string_agg, array_agg, json_agg, jsonb_agg"
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -74,6 +76,8 @@ def aggregate(rows: Rows, node: exp.Expr) -> Typed:
         where = f" FILTER (WHERE {condition(rows.context, node.args['expression'].this)})"
         if isinstance(node.this, exp.ArrayAgg):
             return _listed_values(rows, node.this, where)
+        if _is_document(node.this):
+            return _listed_documents(rows, node.this, where)
         found = aggregate(rows, node.this)
         return Typed(f"{found.sql}{where}", found.type)
     if isinstance(node, exp.WithinGroup):
@@ -99,6 +103,8 @@ def _unsupported(rows: Rows, node: exp.Expr) -> ConfigError:
 
 def written(rows: Rows, node: exp.Expr) -> str:
     """What the user wrote for a function's name."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
     if type(node) in _WRITTEN:
         return _WRITTEN[type(node)]
     if "start" in node.meta:
@@ -253,6 +259,27 @@ def _listed_values(rows: Rows, node: exp.Expr, where: str = "") -> Typed:
     return Typed(f"concat('{{', {items}, '}}')", Type(Family.OTHER, f"{value.type.name}[]", "STRING"))
 
 
+def _listed_documents(rows: Rows, node: exp.Expr, where: str = "") -> Typed:
+    """json_agg() and jsonb_agg(), as the text that Postgres prints."""
+    word = written(rows, node)
+    arguments = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+    inner = arguments[0] if len(arguments) == 1 else None
+    if not isinstance(inner, exp.Order):
+        hint = f"its result depends on the order of rows: write {word}(.. ORDER BY ..)"
+        raise _refused(rows, node, f"{word} without ORDER BY", hint)
+    value, distinct = _listed_value(rows, node, inner)
+    if distinct:
+        raise _refused(rows, node, f"DISTINCT in {word}", "select the distinct values in a derived table first")
+    whole = JSON if word == "json_agg" else JSONB
+    element = json_text(rows.context, inner.this, value, whole)
+    items = f"listagg({element}, ', ') WITHIN GROUP (ORDER BY {_order(rows, node, inner, value)}){where}"
+    return Typed(f"concat('[', {items}, ']')", whole)
+
+
+def _is_document(node: exp.Expr) -> bool:
+    return isinstance(node, exp.JSONArrayAgg) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == _JSONB)
+
+
 def _listed_value(rows: Rows, node: exp.Expr, order: exp.Expr | None) -> tuple[Typed, str]:
     value = order.this if order is not None else node.this
     if not isinstance(value, exp.Distinct):
@@ -296,6 +323,7 @@ _CALLS: Final[Mapping[type[exp.Expr], Callable[[Rows, exp.Expr], Typed]]] = {
     exp.AnyValue: _unordered,
     exp.GroupConcat: _listed_texts,
     exp.ArrayAgg: _listed_values,
+    exp.JSONArrayAgg: _listed_documents,
 }
-_CALLS_BY_NAME: Final[Mapping[str, Callable[[Rows, exp.Expr], Typed]]] = {"every": _truth}
-WORDS: Final = ("count", "sum", "avg", "string_agg", "array_agg", "min", "max", "bool_and", "bool_or", "every")
+_CALLS_BY_NAME: Final[Mapping[str, Callable[[Rows, exp.Expr], Typed]]] = {"every": _truth, _JSONB: _listed_documents}
+WORDS: Final = ("count", "sum", "avg", "string_agg", "array_agg", "json_agg", "jsonb_agg", "min", "max", "bool_and", "bool_or", "every")

@@ -20,6 +20,8 @@ from jobs.plan.types import (
     INT2,
     INT4,
     INT8,
+    JSON,
+    JSONB,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -45,6 +47,8 @@ _TARGETS: Final[Mapping[exp.DType, Type]] = {
     D.TIMESTAMP: TIMESTAMP,
     D.TIMESTAMPTZ: TIMESTAMPTZ,
     D.UUID: UUID,
+    D.JSON: JSON,
+    D.JSONB: JSONB,
 }
 _SUPPORTED: Final = "supported: text, varchar, smallint, integer, bigint, numeric(p,s), boolean, date, timestamp, uuid"
 
@@ -116,12 +120,13 @@ def _convert(value: Typed, target: Type) -> Typed | None:
     if value.type == target:
         return value
     if target is TEXT:
-        return _to_text(value)
+        return to_text(value)
     how = _CASTS.get((value.type.family, target.family))
     return how(value, target) if how else None
 
 
-def _to_text(value: Typed) -> Typed | None:
+def to_text(value: Typed) -> Typed | None:
+    """What Postgres prints; None where that is not sure."""
     type_ = value.type
     if type_.family is Family.DECIMAL and not type_.fixed:
         return None
@@ -154,6 +159,7 @@ _CASTS: Final[Mapping[tuple[Family, Family], Callable[[Typed, Type], Typed]]] = 
 _TEXTS: Final[Mapping[Family, str]] = {
     Family.TEXT: "{}",
     Family.UUID: "{}",
+    Family.JSON: "{}",
     Family.OTHER: "CAST({} AS STRING)",
     Family.NUMERIC: "{}",
     Family.CHAR: "rtrim({})",

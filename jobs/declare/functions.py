@@ -12,6 +12,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from jobs.declare import documents
 from jobs.declare.arithmetic import require_number
 from jobs.declare.context import Context, Rule
 from jobs.declare.literals import settle, string
@@ -220,4 +221,5 @@ RULES: Final[Mapping[type[exp.Expr], Rule]] = {
 }
 FUNCTIONS: Final[Mapping[str, Rule]] = {
     "octet_length": Rule(octet_length, frozenset({"this", "expressions"}), "octet_length()"),
+    **documents.FUNCTIONS,
 }

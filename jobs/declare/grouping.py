@@ -19,7 +19,7 @@ from jobs.declare.rows import Rows, as_expr
 from jobs.declare.scopes import Field
 from jobs.identifiers import identifier
 from jobs.plan.nodes import Aggregate, Attribute, Expr
-from jobs.plan.types import Typed
+from jobs.plan.types import Type, Typed
 
 UNGROUPED: Final = "VIEW_UNGROUPED"
 _SETS: Final = "group by columns and expressions; several groupings are several views, or UNION ALL"
@@ -118,7 +118,8 @@ class _Calls:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._columns: dict[str, Typed] = {}
+        # json_agg and jsonb_agg of a number are one text of two types.
+        self._columns: dict[tuple[str, Type], Typed] = {}
         self._averages: dict[int, tuple[Typed, Typed]] = {}
         self.made: list[tuple[Attribute, Expr]] = []
         self.answers: dict[int, Typed] = {}
@@ -149,11 +150,12 @@ class _Calls:
             raise self._rows.context.refuse(
                 node, "an aggregate over an outer query's columns is not supported in views", hint
             )
-        if typed.sql not in self._columns:
+        call = typed.sql, typed.type
+        if call not in self._columns:
             column = self._rows.numbers.new(_word(typed.sql), typed.type)
             self.made.append((column, as_expr(typed, reads)))
-            self._columns[typed.sql] = Typed(column.sql, typed.type, c_collated=typed.c_collated)
-        return self._columns[typed.sql]
+            self._columns[call] = Typed(column.sql, typed.type, c_collated=typed.c_collated)
+        return self._columns[call]
 
 
 def _word(sql: str) -> str:

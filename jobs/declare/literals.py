@@ -24,6 +24,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
 _OFFSET = re.compile(r"(.*?) ?(Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)")
+_CANONICAL_JSON: Final = ("[]", "{}", "null")
 _INT4_MAX: Final = 2**31 - 1
 _INT8_MAX: Final = 2**63 - 1
 
@@ -123,6 +124,10 @@ def _uuid(text: str, type_: Type) -> Typed | None:
     return Typed(string(text.lower()), type_) if _UUID.fullmatch(text.lower()) else None
 
 
+def _json(text: str, type_: Type) -> Typed | None:
+    return Typed(string(text), type_) if text in _CANONICAL_JSON else None
+
+
 def _integer(text: str, type_: Type) -> Typed | None:
     match = _SIGNED.fullmatch(text)
     value = int(text) if match and "." not in text else None
@@ -180,6 +185,7 @@ def _iso(text: str) -> datetime | None:
 _READERS: Final[Mapping[Family, Callable[[str, Type], Typed | None]]] = {
     Family.TEXT: _text,
     Family.UUID: _uuid,
+    Family.JSON: _json,
     Family.CHAR: _padded,
     Family.INT: _integer,
     Family.DECIMAL: _numeric,
@@ -190,6 +196,7 @@ _READERS: Final[Mapping[Family, Callable[[str, Type], Typed | None]]] = {
 _FORMS: Final[Mapping[Family, str]] = {
     Family.BOOL: "write true or false without quotes",
     Family.UUID: "write it as xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx",
+    Family.JSON: "supported: '[]', '{}', 'null'",
     Family.INT: "write a whole number in the type's range, without quotes",
     Family.DECIMAL: "write plain digits, without quotes",
     Family.DATE: "write '2026-01-31'",

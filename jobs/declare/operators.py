@@ -31,6 +31,7 @@ ORDERED: Final = frozenset({Family.BOOL, Family.UUID, Family.DATE, Family.TIMEST
 REMEDIES: Final[Mapping[Family, str]] = {
     Family.CHAR: "cast the column to text: column::text",
     Family.NUMERIC: "give the column a precision: column::numeric(12,2)",
+    Family.JSON: "cast it to text: column::text",
     Family.OTHER: "cast the column to text: column::text",
 }
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {

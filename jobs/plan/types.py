@@ -7,6 +7,7 @@ have there, and `fixed` says whether Postgres prints them all with that scale.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,7 @@ class Family(enum.Enum):
     BYTEA = "bytea"
     CHAR = "character(n)"
     NUMERIC = "numeric"
+    JSON = "json"
     OTHER = "other"
     UNKNOWN = "unknown"
 
@@ -76,12 +78,17 @@ DATE: Final = Type(Family.DATE, "date", "DATE")
 TIMESTAMP: Final = Type(Family.TIMESTAMP, "timestamp", "TIMESTAMP_NTZ")
 TIMESTAMPTZ: Final = Type(Family.TIMESTAMPTZ, "timestamptz", "TIMESTAMP")
 BYTEA: Final = Type(Family.BYTEA, "bytea", "BINARY")
+JSON: Final = Type(Family.JSON, "json", "STRING")
+JSONB: Final = Type(Family.JSON, "jsonb", "STRING")
 UNKNOWN: Final = Type(Family.UNKNOWN, "text", "STRING")
 
+_PRINTED: Final = frozenset({Family.OTHER, Family.JSON})
 BY_WIDTH: Final = {16: INT2, 32: INT4, 64: INT8}
 DIGITS: Final = {16: 5, 32: 10, 64: 19}
 INET_OID: Final = 869
 CHAR_OID: Final = 18
+JSON_OID: Final = 114
+JSONB_OID: Final = 3802
 
 _BY_OID: Final = {
     typemap.BOOL: BOOL,
@@ -97,6 +104,8 @@ _BY_OID: Final = {
     typemap.TIMESTAMP: TIMESTAMP,
     typemap.TIMESTAMPTZ: TIMESTAMPTZ,
     typemap.BYTEA: BYTEA,
+    JSON_OID: JSON,
+    JSONB_OID: JSONB,
     typemap.BPCHAR: Type(Family.CHAR, "character(n)", "STRING"),
     typemap.NUMERIC: Type(Family.NUMERIC, "numeric", "STRING"),
     typemap.OID: Type(Family.OTHER, "oid", "BIGINT", castable=True),
@@ -120,6 +129,11 @@ def decimal(precision: int, scale: int, *, fixed: bool = True) -> Type:
     assert 0 <= scale <= precision <= typemap.PRECISION_MAX
     name = f"numeric({precision},{scale})"
     return Type(Family.DECIMAL, name, f"DECIMAL({precision},{scale})", precision=precision, scale=scale, fixed=fixed)
+
+
+def printed(columns: Iterable[tuple[str, Type]]) -> dict[str, str]:
+    """Of these columns, those that are texts because Spark has no such type: Postgres's word for it."""
+    return {name: type_.name for name, type_ in columns if type_.family in _PRINTED and type_.spark == "STRING"}
 
 
 def as_decimal(typed: Typed) -> Typed:
