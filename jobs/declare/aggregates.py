@@ -33,7 +33,9 @@ _WRITTEN: Final[Mapping[type[exp.Expr], str]] = {
     exp.JSONArrayAgg: "json_agg",
     exp.JSONObjectAgg: "json_object_agg",
 }
-_SUPPORTED: Final = "supported: count, sum, avg, min, max, bool_and, bool_or, every, string_agg, array_agg, json_agg, jsonb_agg"
+_SUPPORTED: Final = (
+    "supported: count, sum, avg, min, max, bool_and, bool_or, every, string_agg, array_agg, json_agg, jsonb_agg"
+)
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -326,4 +328,17 @@ _CALLS: Final[Mapping[type[exp.Expr], Callable[[Rows, exp.Expr], Typed]]] = {
     exp.JSONArrayAgg: _listed_documents,
 }
 _CALLS_BY_NAME: Final[Mapping[str, Callable[[Rows, exp.Expr], Typed]]] = {"every": _truth, _JSONB: _listed_documents}
-WORDS: Final = ("count", "sum", "avg", "string_agg", "array_agg", "json_agg", "jsonb_agg", "min", "max", "bool_and", "bool_or", "every")
+WORDS: Final = (
+    "count",
+    "sum",
+    "avg",
+    "string_agg",
+    "array_agg",
+    "json_agg",
+    "jsonb_agg",
+    "min",
+    "max",
+    "bool_and",
+    "bool_or",
+    "every",
+)

@@ -25,52 +25,9 @@ from jobs.declare.translate import RULES
 from jobs.tables import TableInfo
 from tests.support.answers import answered, create, held, printed
 from tests.support.servers import PostgresServer, fresh_database
+from tests.support.view_expressions import AWKWARD_TEXTS as TEXTS
 from tests.support.view_expressions import Expressions
 
-TEXTS = [
-    "",
-    " ",
-    "a",
-    "A",
-    "b",
-    "ab",
-    "Ab",
-    "ÀÉß",
-    "İıſK",
-    "😀x😀",
-    "a%b",
-    "a_b",
-    "a\\b",
-    "a\\",
-    "%",
-    "_",
-    "it's",
-    "\t",
-    "a\nb",
-    "  lead",
-    "trail  ",
-    "$",
-    "${x}",
-    "e\u0301",
-    "ＡＢ",
-    "\u00a0nbsp\u00a0",
-    "ab,cd,,ef",
-    ",",
-    "x" * 300,
-    "NULL",
-    "0",
-    "-1",
-    "z",
-    "\x01\x0b\x1f\b\f\r\\u000b",
-    "\u2028",
-    "ﬁ",
-    "--",
-    "xxabcxx",
-    "AbCabc",
-    "aXbX",
-    "\U0010ffff",
-    "\uffff",
-]
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "s": ("text", TEXTS),
     "t": ("text", TEXTS),

@@ -6,6 +6,52 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+AWKWARD_TEXTS = [
+    "",
+    " ",
+    "a",
+    "A",
+    "b",
+    "ab",
+    "Ab",
+    "ÀÉß",
+    "İıſK",
+    "😀x😀",
+    "a%b",
+    "a_b",
+    "a\\b",
+    "a\\",
+    "%",
+    "_",
+    "it's",
+    "\t",
+    "a\nb",
+    "  lead",
+    "trail  ",
+    "$",
+    "${x}",
+    "e\u0301",
+    "ＡＢ",
+    "\u00a0nbsp\u00a0",
+    "ab,cd,,ef",
+    ",",
+    "x" * 300,
+    "NULL",
+    "0",
+    "-1",
+    "z",
+    "\x01\x0b\x1f\b\f\r\\u000b",
+    "\u2028",
+    "ﬁ",
+    "--",
+    "xxabcxx",
+    "AbCabc",
+    "aXbX",
+    "\U0010ffff",
+    "\uffff",
+]
+
+
 T = TypeVar("T")
 
 LITERALS = ("a", "b", "", "A", "x", "ab", "%", "_", "\\", "é", "😀", " ", ",", "aXb", "''")
