@@ -30,13 +30,6 @@ def refuse_columns(spec: ViewSpec, sink: str, reserved: Iterable[str]) -> None:
         raise ConfigError(message, f'rename it in the view: SELECT {name} AS "{name.lstrip("_")}"')
 
 
-def refuse_null_keys(spec: ViewSpec, sink: str) -> None:
-    """Refuse a key that may be NULL, which is no name for a document, an entry or a record."""
-    if spec.nullable_key:
-        message = f"view {spec.name}: a column of its key ({', '.join(spec.key)}) may be NULL, which {sink} cannot hold"
-        raise ConfigError(message, "leave these rows out (WHERE .. IS NOT NULL), or name them: coalesce(.., 'none')")
-
-
 def declaration(option: SinkOptions, spec: ViewSpec, *more: str) -> str:
     """A fingerprint of the view and of how this sink keeps it: another one needs another load."""
     parts = [spec.fingerprint, spec.columns, spec.key, option.name, dict(option.options), *more]

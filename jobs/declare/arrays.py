@@ -12,7 +12,7 @@ from jobs.declare.literals import string
 from jobs.plan.types import Family, Typed
 
 _PLAIN: Final = frozenset({Family.INT, Family.DECIMAL, Family.UUID})
-_QUOTED: Final = string(r'^$|^[Nn][Uu][Ll][Ll]$|[{},"\\ \t\n\r\x0B\f]')
+_QUOTED: Final = string(r'\A\z|\A[Nn][Uu][Ll][Ll]\z|[{},"\\ \t\n\r\x0B\f]')
 _QUOTE: Final = string('"')
 
 

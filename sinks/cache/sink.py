@@ -23,7 +23,7 @@ from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
 from sinks.cache.server import CacheServer
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
-from sinks.options import check_known, declaration, refuse_columns, refuse_null_keys
+from sinks.options import check_known, declaration, refuse_columns
 from sinks.protocol import Position, Written
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost
@@ -39,7 +39,6 @@ class CacheSink:
 
     def __init__(self, settings: Cache, pipeline: str, spec: ViewSpec, option: SinkOptions) -> None:
         check_known(option, ("key", "value", "ttl", "list"), spec)
-        refuse_null_keys(spec, self.name)
         self._spec = spec
         self._server = CacheServer(settings.url, settings.secret(), settings.ca_file)
         self._pattern = parse_pattern(option.options.get("key", DEFAULT_PATTERN), pipeline, spec.name, spec.key)

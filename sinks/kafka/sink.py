@@ -21,7 +21,7 @@ from sinks.kafka.live import KeyDigests
 from sinks.kafka.records import Change, Counts, Envelope, position_value
 from sinks.kafka.topic import Stored, ViewTopic
 from sinks.kafka.transaction import TRANSACTION_S, Transaction, Writer
-from sinks.options import check_known, declaration, refuse_null_keys
+from sinks.options import check_known, declaration
 from sinks.protocol import DELETE, Position, Written
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost, new_generation, overtaken
@@ -41,7 +41,6 @@ class KafkaSink:
         self, kafka: Kafka, pipeline: str, spec: ViewSpec, option: SinkOptions, *, part_s: float = TRANSACTION_S / 2
     ) -> None:
         check_known(option, (), spec)
-        refuse_null_keys(spec, self.name)
         self._kafka = kafka
         self._pipeline = pipeline
         self._spec = spec

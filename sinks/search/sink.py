@@ -16,7 +16,7 @@ from cdc.names import document_id
 from cdc.settings import Search
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
-from sinks.options import check_known, declaration, refuse_columns, refuse_null_keys
+from sinks.options import check_known, declaration, refuse_columns
 from sinks.protocol import Position, Written
 from sinks.search.bulk import BulkWriter
 from sinks.search.generations import Generations, Stored
@@ -44,7 +44,6 @@ class SearchSink:
         self, settings: Search, pipeline: str, spec: ViewSpec, option: SinkOptions, *, retired_s: float = RETIRED_S
     ) -> None:
         check_known(option, ("mapping",), spec)
-        refuse_null_keys(spec, self.name)
         refuse_columns(spec, self.name, METADATA_FIELDS)
         self._spec = spec
         self._nested = nested_of(spec)
