@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 @contextmanager
-def running() -> Iterator[Pipeline]:
+def running(views: Mapping[str, str] | None = None) -> Iterator[Pipeline]:
     """Servers for this soak alone, and a pipeline with all that it needs, caught up."""
     with tempfile.TemporaryDirectory(prefix="afterimage-soak-") as made:
         folder = Path(made)
@@ -109,9 +109,9 @@ def running() -> Iterator[Pipeline]:
                 daemon.start(Valkey(folder / "valkey", port=0)),
             )
             (folder / "pipeline").mkdir()
-            views = {VIEW: VIEWS[VIEW]} | (QUERIES if number("QUERIES", 1) else {})
+            own = {VIEW: VIEWS[VIEW]} | (QUERIES if number("QUERIES", 1) else {})
             tables = ("public.orders", "public.order_items")
-            with pipeline_on(postgres, stores, folder / "pipeline", views, tables=tables) as pipeline:
+            with pipeline_on(postgres, stores, folder / "pipeline", views or own, tables=tables) as pipeline:
                 fill(pipeline.admin)
                 pipeline.start()
                 pipeline.catch_up(CATCH_UP_S)

@@ -39,12 +39,13 @@ class Command:
     words: tuple[str, ...]
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    module: str = "cdc"
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Command:
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cdc", "--config", str(self.config), *self.words],
+                [sys.executable, "-m", self.module, "--config", str(self.config), *self.words],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
