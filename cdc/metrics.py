@@ -86,6 +86,13 @@ VIEW_UNFIT_ROWS: Final = Gauge(
     namespace=_P,
     registry=REGISTRY,
 )
+VIEW_STOPPED: Final = Gauge(
+    "view_stopped",
+    "1 while a view over several tables stands behind the others, since its SQL fails or it reads one that does",
+    ["view"],
+    namespace=_P,
+    registry=REGISTRY,
+)
 PROVED_TIMESTAMP: Final = Gauge(
     "prove_timestamp_seconds",
     "When a view was last compared with the source by apply's own proofs, as Unix time",

@@ -24,6 +24,7 @@ from cdc.settings import Settings
 from jobs.batch import Target, Task, hides_rows, is_stopped
 from jobs.control import ControlServer, Kind, RunTo, State
 from jobs.control import Run as Running
+from jobs.control.stopped import StoppedViews
 from jobs.dead_letters import DeadLetters
 from jobs.ledger import Ledger, LedgerRow
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
@@ -37,7 +38,7 @@ from jobs.tasks import TaskRunner
 from jobs.unfit import LackingRows
 from jobs.view_files import changed_views, undeclared
 from jobs.vigil import Vigil
-from sinks.protocol import Position
+from sinks.protocol import Position, Sink
 
 _log = get(__name__)
 
@@ -84,6 +85,7 @@ class ApplyRun:
         self._refresher: Refresher | None = None
         self._undeclared: dict[str, LedgerRow] = {}
         self._vigil = Vigil(settings, self._ledger)
+        self._standing = StoppedViews(settings)
         self._schemas = 0
         self._rebuild: dict[str, str] = {}
         self._batch_s = 0.0
@@ -190,7 +192,7 @@ class ApplyRun:
         boundary = self._fitting(self._log.boundary())
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
             self._finish_when_done(lsn, boundary.lsn)
-            self._vigil.require_stores(self._loaded.sinks, lsn, boundary)
+            self._vigil.require_stores(self._following(boundary), lsn)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
         if self.proofs is not None:
@@ -229,6 +231,12 @@ class ApplyRun:
         if self._once and not self._control.requests() and lsn >= newest:
             raise Finished
 
+    def _following(self, boundary: Progress) -> dict[Target, Sink]:
+        """The sinks that stand where all do: not those of what has stopped alone."""
+        failing = self._queries.failing.troubles
+        sinks = self._loaded.sinks.items()
+        return {at: sink for at, sink in sinks if not is_stopped(at, boundary) and at.view not in failing}
+
     def _known(self, rebuild: dict[str, str], boundary: Progress | None) -> dict[str, str]:
         """Requests for views that exist and can be rebuilt; the others are refused at once."""
         known = {}
@@ -240,12 +248,13 @@ class ApplyRun:
             elif view in self._loaded.specs:
                 if request not in self._rebuild:
                     _log.info("rebuild begins", view=view)
+                    self._queries.failing.try_again(view)
                 known[request] = view
             else:
                 self._control.answer(request, State.FAILED, message=f"there is no view {view}")
         return known
 
-    def _run(self, tasks: Sequence[Task]) -> None:
+    def _run(self, tasks: Sequence[Task]) -> frozenset[Target]:
         wait_s = self._batch_s + self._settings.apply.interval_s - time.monotonic()
         if wait_s > 0 and self._stop_requested(wait_s):
             raise Finished
@@ -253,10 +262,16 @@ class ApplyRun:
         self._control.confirm_owner()
         with RebuildProgress(self._control, self._spark, self._rebuild, tasks) as progress:
             refused = self._dead_letters, self._lacking
-            TaskRunner(self._settings, self._queries, *refused, progress.ended).run(tasks)
+            stayed = TaskRunner(self._settings, self._queries, *refused, progress.ended).run(tasks)
+        for request, view in self._rebuild.items():
+            if (trouble := self._queries.failing.troubles.get(view)) is not None:
+                self._control.answer(request, State.FAILED, message=f"{trouble.message}; {trouble.remedy}")
+        return stayed
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
         self._control.confirm_owner()
+        if any(target.is_derived for target in self._loaded.sinks):
+            self._standing.tell(self._control, self._queries.failing.troubles)
         marked = self._lacking.marked
         positions = {at: self._queries.marked(at, marked(at, position)) for at, position in positions.items()}
         rows = recorded(self._loaded.sinks, positions, self._about())

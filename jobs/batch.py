@@ -35,7 +35,8 @@ class Target:
     """One view in one sink, and the topic that its rows come from.
 
     A query's rows come from Delta tables: its `level` is above those of the tables that it reads, and its other sinks'
-    are above its own table's. `below` are the topics of all that it is made of.
+    are above its own table's. `below` are the topics of all that it is made of, `reads` the views whose tables it
+    needs.
     """
 
     view: str
@@ -43,6 +44,7 @@ class Target:
     topic: str
     level: int = 0
     below: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
     @property
     def is_derived(self) -> bool:
@@ -85,12 +87,17 @@ def plan(
     ceiling_lsn: int,
     rebuild: Collection[str] = (),
     now_us: int = 0,
+    stayed: Collection[str] = (),
 ) -> list[Task]:
-    """The tasks that bring every target to `ceiling_lsn`, which is the boundary's LSN or one before it."""
+    """The tasks that bring every target to `ceiling_lsn`, which is the boundary's LSN or one before it.
+
+    The queries that `stayed` behind alone are tried again.
+    """
     assert ceiling_lsn <= boundary.lsn
     # Compaction goes on while capture rests, so the newest boundary does not say how late it is.
     now_us = max(now_us, boundary.source_ts_us)
-    tasks = _caught_up(positions)
+    behind = {target.view for target in positions if is_stopped(target, boundary, ceiling_lsn)}
+    tasks = _caught_up(positions, behind.union(stayed))
     for target, position in positions.items():
         if target.is_derived:
             tasks += _derived(target, position, boundary, ceiling_lsn, rebuild)
@@ -128,27 +135,37 @@ def is_stopped(target: Target, boundary: Progress, lsn: int | None = None) -> bo
     return any(stop is not None and stop.covers(boundary.lsn if lsn is None else lsn) for stop in stops)
 
 
+def held_back(task: Task, failed: Collection[str]) -> bool:
+    """Whether what it reads did not get to the task's position, these views' tables having failed in the same batch.
+
+    What only comes to where its own table stands already is not.
+    """
+    return task.stage > 0 and not set(failed).isdisjoint(task.target.reads)
+
+
 def stages(tasks: Iterable[Task]) -> list[list[Task]]:
     """The tasks in the order in which they are carried out; those of one stage in any order, or at once."""
     ordered = sorted(tasks, key=lambda task: task.stage)
     return [list(group) for _, group in groupby(ordered, key=lambda task: task.stage)]
 
 
-def _caught_up(positions: Mapping[Target, Position | None]) -> list[Task]:
+def _caught_up(positions: Mapping[Target, Position | None], behind: Collection[str]) -> list[Task]:
     """Before a query's table moves on, its other sinks come to where it stands.
 
     One of them may have been killed while it wrote, and holds rows of there: what its table's next change leaves alone
-    would never be put right.
+    would never be put right. An empty one is loaded there if its view is to stay `behind`.
     """
     tables = {target.view: position for target, position in positions.items() if target.sink == TABLE}
-    return [
-        Task(target, Mode.WRITE, (), (), position.lsn, table)
-        for target, position in positions.items()
-        if target.is_derived
-        and position is not None
-        and (table := tables.get(target.view)) is not None
-        and position.lsn < table.lsn
-    ]
+    tasks = []
+    for target, position in positions.items():
+        table = tables.get(target.view)
+        if not target.is_derived or target.sink == TABLE or table is None:
+            continue
+        if position is None and target.view in behind:
+            tasks.append(Task(target, Mode.REPLACE, (), (), 0, table))
+        elif position is not None and position.lsn < table.lsn:
+            tasks.append(Task(target, Mode.WRITE, (), (), position.lsn, table))
+    return tasks
 
 
 def _derived(

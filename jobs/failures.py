@@ -26,8 +26,8 @@ _KAFKA: Final = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
 _LOST: Final = ("OffsetOutOfRangeException", "KafkaIllegalStateException")
 _GONE: Final = ("UnknownTopicOrPartitionException", "InvalidTopicException")
 _UNAUTHORISED = re.compile(r"(Authentication|Authorization)Exception$")
-# SQLSTATE's class 22 holds the errors that a row's values cause.
-_DATA_EXCEPTION = re.compile(r"\A\s*\[([A-Z][A-Z0-9_.]*)\].*?SQLSTATE: 22", re.DOTALL)
+# SQLSTATE's classes 21 and 22 hold the errors that rows cause: a subquery with two of them, or a value.
+_DATA_EXCEPTION = re.compile(r"\A\s*\[([A-Z][A-Z0-9_.]*)\].*?SQLSTATE: 2[12]", re.DOTALL)
 
 
 @contextmanager

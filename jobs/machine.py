@@ -1,12 +1,13 @@
 """Apply as a state machine: boundaries and requests in, batches out, as effects that it yields.
 
 Keeps true: nothing is written beyond a boundary of the progress topic; a batch ends with all sinks at one LSN, but for
-those of stopped tables, and only then is it recorded; where sinks stand is asked of them alone. No I/O, no clock here.
+those of stopped tables and failed queries, and only then is it recorded; where sinks stand is asked of them alone. No
+I/O, no clock here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -40,7 +41,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Carry out the tasks, stage by stage (jobs.batch.stages). No answer: every one of them is durable."""
+    """Carry out the tasks, stage by stage (jobs.batch.stages). Answer: the targets of queries that failed alone.
+
+    They and what is held back by them (jobs.batch.held_back) stand where they stood; all other tasks are durable.
+    """
 
     tasks: Sequence[Task]
 
@@ -49,7 +53,7 @@ class Run:
 class Record:
     """Write down where all sinks stand (the ledger), and answer the rebuilds that are done.
 
-    Those of tables that stopped alone stand behind the others.
+    Those of tables that stopped alone, and of queries that failed alone, stand behind the others.
     """
 
     positions: Mapping[Target, Position]
@@ -64,20 +68,39 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
     positions: dict[Target, Position | None] = dict((yield Locate()))
     reached = common_lsn(positions)
     recorded = False
+    stayed: frozenset[Target] = frozenset()
+    tried_lsn: int | None = None
     while True:
         asked: Asked = yield Ask(reached)
         ceiling = _ceiling(asked, positions, settled=settled)
         if ceiling is None or asked.boundary is None:
             continue
-        tasks = plan(positions, asked.boundary, ceiling, set(asked.rebuild.values()), asked.now_us)
+        rebuild = set(asked.rebuild.values())
+        tasks = plan(positions, asked.boundary, ceiling, rebuild, asked.now_us, {target.view for target in stayed})
+        if ceiling == tried_lsn and not rebuild:
+            # What failed there fails again; nothing that it reads has changed.
+            tasks = [task for task in tasks if task.target not in stayed]
+        elif tasks:
+            stayed, tried_lsn = frozenset(), ceiling
         if tasks:
-            yield Run(tasks)
-            positions |= {task.target: task.position for task in tasks}
-        flowing = {each: at for each, at in positions.items() if not is_stopped(each, asked.boundary, ceiling)}
+            stayed |= yield Run(tasks)
+            positions |= {task.target: task.position for task in tasks if _got_there(task, stayed)}
+        flowing = {
+            target: position
+            for target, position in positions.items()
+            if target not in stayed and not is_stopped(target, asked.boundary, ceiling)
+        }
         reached = common_lsn(flowing) if flowing else ceiling
         if tasks or not recorded:
-            yield Record({target: position for target, position in positions.items() if position}, asked.rebuild)
+            failed = {target.view for target in stayed}
+            rebuilt = {request: view for request, view in asked.rebuild.items() if view not in failed}
+            yield Record({target: position for target, position in positions.items() if position}, rebuilt)
             recorded = settled = True
+
+
+def _got_there(task: Task, stayed: Collection[Target]) -> bool:
+    """What failed in a later stage may have come to where its table stands in the first one."""
+    return task.stage == 0 or task.target not in stayed
 
 
 def common_lsn(positions: Mapping[Target, Position | None]) -> int | None:

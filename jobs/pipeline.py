@@ -82,7 +82,8 @@ def _targets(
     depth, below = _depth(spec, specs), tuple(sorted({topics[table] for table in _tables(spec, specs)}))
     for option in spec.sinks:
         level = 2 * depth - 1 if option.name == TABLE else 2 * depth
-        yield Target(spec.name, option.name, "", level, below), option
+        reads = spec.relations if option.name == TABLE else (spec.name,)
+        yield Target(spec.name, option.name, "", level, below, reads), option
 
 
 def _depth(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> int:

@@ -1,13 +1,13 @@
 """A batch's tasks carried out on Spark: each range of a topic is read once and goes into all sinks that want it.
 
 In: tasks. Out: rows in the sinks, durably, and what was refused in the dead-letter topic. Tables and sinks of one stage
-work side by side in threads; the first error is raised when all have come to rest.
+work side by side in threads; the first error is raised when all have come to rest. A query that fails stops alone.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
-from jobs.batch import Mode, Offsets, Target, Task, stages
+from jobs.batch import Mode, Offsets, Target, Task, held_back, stages
 from jobs.changes import Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.failures import translated
@@ -65,18 +65,22 @@ class TaskRunner:
         self._dead_letters = dead_letters
         self._lacking = lacking
 
-    def run(self, tasks: Sequence[Task]) -> dict[Target, Written]:
-        """Carry out all of them, stage by stage."""
-        done: dict[Target, Written] = {}
+    def run(self, tasks: Sequence[Task]) -> frozenset[Target]:
+        """Carry out all of them, stage by stage; the targets of queries that failed, and of what depends on them."""
+        stayed: set[Target] = set()
         try:
             for stage in stages(tasks):
-                done |= self._stage(stage)
+                failed = {target.view for target in stayed}
+                held = [task.target for task in stage if held_back(task, failed)]
+                self._refresher.hold_back(held)
+                stayed |= {*held, *self._stage([task for task in stage if task.target not in held])}
         finally:
             self._refresher.end_batch()
-        return done
+        return frozenset(stayed)
 
-    def _stage(self, tasks: Sequence[Task]) -> dict[Target, Written]:
-        done: dict[Target, Written] = {}
+    def _stage(self, tasks: Sequence[Task]) -> Collection[Target]:
+        """The targets that stay where they are."""
+        done: dict[Target, Written | None] = {}
         ranges: dict[_Range, list[Task]] = defaultdict(list)
         derived: list[Task] = []
         for task in tasks:
@@ -92,11 +96,12 @@ class TaskRunner:
             wait(futures)
         for future in futures:
             done |= future.result()
-        for target, written in done.items():
-            self._dead_letters.take(target, written.rejected)
-        return done
+        for target, what in done.items():
+            if what is not None:
+                self._dead_letters.take(target, what.rejected)
+        return [target for target, what in done.items() if what is None]
 
-    def _read_and_write(self, key: _Range, tasks: Sequence[Task]) -> dict[Target, Written]:
+    def _read_and_write(self, key: _Range, tasks: Sequence[Task]) -> dict[Target, Written | None]:
         changes = read_changes(
             self._spark,
             self._pipeline.tables[key.topic],
@@ -114,7 +119,7 @@ class TaskRunner:
             # Queries may read them as long as the batch lasts.
             self._refresher.relations.at_end(changes.release)
 
-    def _refresh(self, task: Task) -> dict[Target, Written]:
+    def _refresh(self, task: Task) -> dict[Target, Written | None]:
         written = self._refresher.run(task)
         self._on_ended(task.target)
         return {task.target: written}

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from cdc.progress import Progress
 from cdc.settings import Settings
-from jobs.batch import TABLE, Target, is_stopped
+from jobs.batch import TABLE, Target
 from jobs.ledger import Ledger
 from jobs.recording import require_kept
 from jobs.view_files import FolderState, folder_state
@@ -45,11 +44,10 @@ class Vigil:
         self._files_at_s = time.monotonic()
         return folder_state(self._settings.views) != self._files
 
-    def require_stores(self, sinks: Mapping[Target, Sink], lsn: int, boundary: Progress) -> None:
+    def require_stores(self, going: Mapping[Target, Sink], lsn: int) -> None:
         """While nothing is to be written, nothing else would find out that a store was emptied."""
         if time.monotonic() - self._stores_at_s < _EVERY_S:
             return
-        going = {target: sink for target, sink in sinks.items() if not is_stopped(target, boundary)}
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(lambda target: require_kept(target, going[target], lsn), going))
         if any(target.sink == TABLE for target in going) and self._ledger.read() is None:

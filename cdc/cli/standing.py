@@ -21,7 +21,9 @@ from cdc.retention import Danger, Retention, judge, seconds_left, written_per_s
 from cdc.settings import Settings
 from cdc.slots import read_retention
 from jobs.batch import TABLE, Target
-from jobs.control import Proved, apply_owner, newest_proofs
+from jobs.control import Proved, apply_owner
+from jobs.control.proved import kept_records, proofs_of
+from jobs.control.stopped import troubles_of
 from jobs.ledger import Ledger, LedgerState
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import located
@@ -120,17 +122,17 @@ class Observer:
                 pool.submit(_asked, self._progress, problems),
                 pool.submit(_asked, lambda: apply_owner(self._settings), problems),
             )
-            proofs = pool.submit(_asked, lambda: newest_proofs(self._settings), problems)
+            asked = pool.submit(_asked, lambda: kept_records(self._settings), problems)
         source, progress, owner = parts[0].result(), parts[1].result(), parts[2].result()
         if self._obstacle(source, progress) is not None:  # looked at at one time, so perhaps in the wrong order
             source, progress = _asked(self._source, problems), _asked(self._progress, problems)
             if (error := self._obstacle(source, progress)) is not None:
                 problems.append(f"{error.message} ({error.code})\n  {error.hint}")
-        views = self._views(source, progress, problems) if progress is not None else ()
+        kept = asked.result() or []
+        views = self._views(source, progress, troubles_of(kept), problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
         told = tuple(dict.fromkeys(problems))
-        proved = proofs.result() or {}
-        return Report(source, progress, lag_bytes, lag_s, owner, views, told, proved, self._undeclared)
+        return Report(source, progress, lag_bytes, lag_s, owner, views, told, proofs_of(kept), self._undeclared)
 
     def _source(self) -> SourceStanding:
         source, slot = self._settings.source, self._settings.slot
@@ -158,7 +160,7 @@ class Observer:
         return found if found is not None and found.code != "SLOT_LOST" else None
 
     def _views(
-        self, source: SourceStanding | None, progress: Progress, problems: list[str]
+        self, source: SourceStanding | None, progress: Progress, alone: Mapping[str, Trouble], problems: list[str]
     ) -> tuple[ViewStanding, ...]:
         if not progress.is_boundary:
             return ()
@@ -179,7 +181,7 @@ class Observer:
         return tuple(
             replace(
                 _view(target, position, asked[target][1], source, progress),
-                stopped=self._pipeline.specs[target.view].stopped,
+                stopped=self._pipeline.specs[target.view].stopped or alone.get(target.view),
                 refreshed=_refreshed(target, ledger),
             )
             for target, position in positions.items()

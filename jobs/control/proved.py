@@ -1,6 +1,6 @@
-"""How proofs ended: kept on the control topic, which holds the newest of each view and sink.
+"""How proofs ended and which views have stopped alone: kept on the control topic, which holds the newest of each.
 
-In: settings and Proved records. Out: the same, wherever the proof ran. Keeps true: counts alone, no key and no value.
+In: settings and records. Out: the same, wherever they were written. Keeps true: counts alone, no key and no value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cdc.errors import CdcError, ProtocolError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
 from cdc.names import control_topic
 from cdc.settings import Settings
-from jobs.control.records import Proved, decode
+from jobs.control.records import Proved, Stopped, Withdrawn, decode
 from jobs.control.topic import TIMEOUT_S, Publisher, ensure_topic
 
 _WAIT_S: Final = 30.0
@@ -33,7 +33,17 @@ def publish_proofs(settings: Settings, proofs: Iterable[Proved]) -> None:
 
 def newest_proofs(settings: Settings) -> dict[tuple[str, str], Proved]:
     """The newest of each view and sink."""
-    found: dict[tuple[str, str], Proved] = {}
+    return proofs_of(kept_records(settings))
+
+
+def proofs_of(records: Iterable[Proved | Stopped]) -> dict[tuple[str, str], Proved]:
+    """Those among them."""
+    return {(record.view, record.sink): record for record in records if isinstance(record, Proved)}
+
+
+def kept_records(settings: Settings) -> list[Proved | Stopped]:
+    """What the topic keeps of views, the newest of each kind: proofs, and why views have stopped alone."""
+    found: dict[str, Proved | Stopped] = {}
     client = consumer(settings.kafka, f"proofs-{settings.pipeline}")
     try:
         topic = control_topic(settings.pipeline)
@@ -48,17 +58,19 @@ def newest_proofs(settings: Settings) -> dict[tuple[str, str], Proved]:
             error = message.error()
             if error is not None:
                 if error.code() == END_OF_PARTITION:
-                    return found
+                    return list(found.values())
                 raise translate(error, "reading the control topic")
             try:
                 record = decode(message.key(), message.value())
             except ProtocolError:
                 continue
-            if isinstance(record, Proved):
-                found[record.view, record.sink] = record
+            if isinstance(record, Proved | Stopped):
+                found[record.id] = record
+            elif isinstance(record, Withdrawn):
+                found.pop(record.id, None)
     except CdcError as error:
         if error.code == TOPIC_MISSING:
-            return {}
+            return []
         raise
     finally:
         client.close()

@@ -15,6 +15,7 @@ from cdc.errors import ProtocolError
 from cdc.lsn import format_lsn, parse_lsn
 
 VERSION: Final = 1
+STOPPED: Final = "stopped"
 
 
 class Kind(enum.Enum):
@@ -99,7 +100,23 @@ class Proved:
         return f"proved {self.sink} {self.view}"
 
 
-ControlRecord = Request | Answer | Withdrawn | Proved
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why a view stands behind the others; it stays until the view follows again, and is withdrawn then."""
+
+    view: str
+    ts_ms: int
+    code: str
+    message: str
+    remedy: str
+
+    @property
+    def id(self) -> str:
+        """The record's key; no request has such an id."""
+        return f"{STOPPED} {self.view}"
+
+
+ControlRecord = Request | Answer | Withdrawn | Proved | Stopped
 
 
 def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
@@ -109,6 +126,8 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
     fields: dict[str, Any] = {"v": VERSION}
     if isinstance(record, Proved):
         fields |= {"type": "proved", **asdict(record), "lsn": format_lsn(record.lsn)}
+    elif isinstance(record, Stopped):
+        fields |= {"type": STOPPED, **asdict(record)}
     elif isinstance(record, Request):
         fields |= {"type": "request", "kind": record.kind.value, "sent_ts_ms": record.sent_ts_ms}
         fields |= {"ttl_s": record.ttl_s, "client": record.client, "lsn": _lsn_text(record.lsn), "view": record.view}
@@ -132,11 +151,14 @@ def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
         ) from error
 
 
-def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Proved:
+def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Proved | Stopped:
     if fields["v"] != VERSION:
         raise ValueError("another version of the format")
     if fields["type"] == "proved":
         return _proved(fields)
+    if fields["type"] == STOPPED:
+        texts = (_text(fields[each]) for each in ("code", "message", "remedy"))
+        return Stopped(_text(fields["view"]), _integer(fields["ts_ms"]), *texts)
     if fields["type"] == "request":
         return Request(
             id=name,

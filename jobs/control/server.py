@@ -20,7 +20,7 @@ from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control.group import apply_group, apply_owner, this_process
 from jobs.control.halt import InForce, Step, answers_due, next_step
-from jobs.control.records import Answer, Request, State, decode
+from jobs.control.records import Answer, Request, State, Stopped, Withdrawn, decode
 from jobs.control.topic import Publisher, ensure_topic
 
 _log = get(__name__)
@@ -130,6 +130,10 @@ class ControlServer:
         """The same of an answer that is made already."""
         self._publisher.publish(answer)
         self._in_force.see(answer, live=True)
+
+    def keep(self, record: Stopped | Withdrawn) -> None:
+        """Write down how a view stands, for whoever looks."""
+        self._publisher.publish(record)
 
     def is_owner(self) -> bool:
         """Whether this is still the apply process, as far as the group has said; False is for ever."""

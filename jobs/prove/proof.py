@@ -7,8 +7,10 @@ at one and the same LSN: all smaller views at one for all of them, a large view 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cdc.settings import Settings
+from jobs.control.stopped import stopped_views
 from jobs.ledger import Ledger
 from jobs.prove.chunks import ChunkedProof, large_views
 from jobs.prove.holder import Holder
@@ -36,7 +38,20 @@ def prove(
     proofs = _smaller([asked[spec.name] for spec in specs if spec.name not in large], rounds, make_sink)
     for name, view in large.items():
         proofs[name] = ChunkedProof(view, asked[name], rounds, make_sink, settings.prove.chunk_rows).run()
-    return [proof for spec in specs for proof in proofs[spec.name]]
+    return _explained(settings, [proof for spec in specs for proof in proofs[spec.name]])
+
+
+def _explained(settings: Settings, proofs: list[ViewProof]) -> list[ViewProof]:
+    """Why a view that stopped alone is not where the source was read."""
+    if all(proof.problem is None for proof in proofs):
+        return proofs
+    alone = stopped_views(settings)
+    return [
+        proof
+        if proof.problem is None or (trouble := alone.get(proof.view)) is None
+        else replace(proof, problem=f"stopped alone: {trouble.message} ({trouble.remedy})")
+        for proof in proofs
+    ]
 
 
 def _smaller(views: Sequence[Asked], rounds: Rounds, make_sink: MakeSink) -> dict[str, list[ViewProof]]:

@@ -21,6 +21,7 @@ from jobs.refresh.lookup import ROWS_MAX, TooMany, row_values
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import ReadRelations, Untold
 from jobs.refresh.stored import Stored
+from jobs.refresh.ways import is_unchanged
 from jobs.upkeep.refresh import Refresh
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
@@ -59,7 +60,7 @@ class QueryChanges:
 
     def since(self, known: Mapping[str, Held | None]) -> Found:
         """What differs from rows that were computed from these states."""
-        if all(held.has_rows_of(known[name]) for name, held in self._now.items()):
+        if is_unchanged(known, self._now):
             return Found(None, 0, How.UNCHANGED)
         evaluation = Evaluation(self._spark, self._spec, self._relations, self._now)
         if self._spec.refresh == "full":

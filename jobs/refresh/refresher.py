@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc import metrics
+from cdc.errors import OperatorError
 from cdc.log import get
 from cdc.lsn import format_lsn
 from jobs.batch import TABLE, Mode, Target, Task
@@ -25,9 +26,11 @@ from jobs.pipeline import Pipeline
 from jobs.refresh.changes import Found, QueryChanges
 from jobs.refresh.difference import many_changes, require_unique, upserts
 from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.failing import ALONE, FailingViews
 from jobs.refresh.outcome import How, Outcome
 from jobs.refresh.relations import Moved, ReadRelations, rows_at
 from jobs.refresh.stored import Stored
+from jobs.refresh.ways import Way, noted, way
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.protocol import Position, Sink, Written
@@ -47,6 +50,7 @@ class Refresher:
         self._tables = {target.view: sink for target, sink in pipeline.sinks.items() if isinstance(sink, DeltaSink)}
         self.relations = ReadRelations(spark, pipeline.specs, self._tables)
         self._positions: dict[Target, Position] = {}
+        self.failing = FailingViews()
         self.refreshed: dict[str, str] = {}
         """How each query was refreshed last, for the ledger."""
 
@@ -64,22 +68,38 @@ class Refresher:
         """What was held for this batch's queries is not needed any more."""
         self.relations.forget()
 
-    def run(self, task: Task) -> Written:
-        """Bring one derived target to the task's position."""
-        target = task.target
-        began_s = time.monotonic()
-        with translated(f"view {target.view} into {target.sink}"):
+    def hold_back(self, targets: Iterable[Target]) -> None:
+        """What these read stands behind."""
+        for target in targets:
             if target.sink == TABLE:
-                written, position = self._table(task, began_s)
-            else:
-                written, position = self._follow(task)
-        self._positions[target] = position
+                failing = self.failing.troubles
+                self.failing.wait(target.view, next(name for name in target.reads if name in failing))
+
+    def run(self, task: Task) -> Written | None:
+        """Bring one derived target to the task's position; None where its query failed, and it stays."""
+        target = task.target
+        if target.sink != TABLE:
+            with translated(f"view {target.view} into {target.sink}"):
+                written, self._positions[target] = self._follow(task)
+            return written
+        now = {name: self.relations.held(name) for name in self._specs[target.view].relations}
+        if self.failing.fails_again(target.view, now):
+            return None
+        try:
+            with translated(f"view {target.view}"):
+                written, self._positions[target] = self._table(task, now)
+        except OperatorError as error:
+            if error.code not in ALONE:
+                raise
+            self.failing.fail(target.view, error, now)
+            return None
+        self.failing.succeed(target.view)
         return written
 
-    def _table(self, task: Task, began_s: float) -> tuple[Written, Position]:
+    def _table(self, task: Task, now: Mapping[str, Held]) -> tuple[Written, Position]:
         spec, sink = self._specs[task.target.view], self._tables[task.target.view]
-        now = {name: self.relations.held(name) for name in spec.relations}
-        position = replace(task.position, offsets={name: held.numbers for name, held in now.items()})
+        began_s = time.monotonic()
+        position = replace(task.position, offsets=noted(now))
         if task.mode is Mode.REPLACE:
             rows = Evaluation(self.spark, spec, self.relations, now).all_rows()
             if spec.plan.key_proof is None:
@@ -110,17 +130,16 @@ class Refresher:
         target = task.target
         spec, sink, table = self._specs[target.view], self._sinks[target], self._tables[target.view]
         now = table.held()
-        position = replace(task.position, offsets={spec.name: now.numbers})
+        position = replace(task.position, offsets=noted({spec.name: now}))
         known = Held.of(self._positions[target].offsets.get(spec.name)) if target in self._positions else None
-        if task.mode is Mode.REPLACE or not now.continues(known):
-            return self._loaded(spec, sink, now, position), position
-        assert known is not None
         moved = self.relations.moved(spec.name)
-        if now.has_rows_of(known):
+        led = way(known, now, moved.before if moved is not None else None)
+        if task.mode is Mode.REPLACE or led is Way.ANEW or known is None:
+            return self._loaded(spec, sink, now, position), position
+        if led is Way.STAY:
             sink.advance(position)
             return Written(), position
-        if moved is not None and moved.before.has_rows_of(known):
-            assert moved.changes is not None
+        if led is Way.BATCH and moved is not None and moved.changes is not None:
             return sink.write(moved.changes, position), position
         try:
             changes = self._between(spec, table, known, now, position.lsn)

@@ -21,6 +21,7 @@ from jobs.plan.nodes import Scan, walk
 from jobs.plan.view import ViewPlan
 from jobs.refresh.images import alike, paired, spark_schema, struct_type
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
+from jobs.refresh.ways import Way, way
 from jobs.upkeep.tables import NEW, OLD
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
@@ -138,13 +139,14 @@ class ReadRelations:
 
     def _found(self, relation: ReadRelation, since: Held) -> DataFrame | None:
         name, now = relation.spec.name, relation.sink.held()
-        if now.has_rows_of(since):
-            return None
         moved = self._moved.get(name)
-        if moved is not None and moved.before.has_rows_of(since):
-            return self._of_batch(relation, moved, moved.changes) if moved.changes is not None else None
-        if not now.continues(since):
+        led = way(since, now, moved.before if moved is not None else None)
+        if led is Way.STAY:
+            return None
+        if led is Way.ANEW:
             raise Untold
+        if led is Way.BATCH and moved is not None:
+            return self._of_batch(relation, moved, moved.changes) if moved.changes is not None else None
         try:
             return self._held(self._compared(relation, self.rows(name, since), self.rows(name, now)))
         except PySparkException as error:

@@ -17,7 +17,7 @@ from cdc.postgres import connect
 from cdc.schema_log import read_schemas
 from cdc.settings import Capture, Delta, Kafka, Settings
 from jobs.apply import ApplyRun
-from jobs.batch import Mode, Task
+from jobs.batch import Mode, Target, Task
 from jobs.control import ControlServer
 from tests.support.capturing import insert_lsn, running_capture
 from tests.support.servers import Database
@@ -35,8 +35,9 @@ class Planned:
 
     def __init__(self, *_: Any) -> None: ...
 
-    def run(self, tasks: list[Task]) -> None:
+    def run(self, tasks: list[Task]) -> frozenset[Target]:
         type(self).tasks += tasks
+        return frozenset()
 
 
 class Untold:

@@ -11,11 +11,12 @@ from typing import Any
 
 from cdc.errors import OperatorError, TransientError
 from cdc.progress import Progress
-from jobs.batch import Mode, Target, Task
+from jobs.batch import Mode, Target, Task, held_back, stages
 from jobs.control.halt import Step, next_step
 from jobs.control.records import Kind, Request
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
 from tests.simulation.broker import PROGRESS, Broker
+from tests.simulation.refreshing import SimulatedRefresher
 from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
 from tests.simulation.stores import Stores
 from tests.simulation.views import Range, ViewChanges, read_changes
@@ -58,6 +59,7 @@ class ApplyProcess:
         self._control = control
         self._targets = targets
         self._sinks: dict[Target, SimulatedSink] = {}
+        self._refresher = SimulatedRefresher(world, {})
         self._boundary: Progress | None = None
         self._read_to = 0
         self._ledger_at: int | None = None
@@ -76,6 +78,7 @@ class ApplyProcess:
     def _drive(self) -> Steps:
         targets = self._captured(self._newest_boundary())
         self._sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in targets}
+        self._refresher = SimulatedRefresher(self._world, self._sinks)
         self._ledger_at = None
         machine = self._machine()
         answer: Any = None
@@ -91,7 +94,9 @@ class ApplyProcess:
     def _carry_out(self, effect: Effect) -> Steps:
         match effect:
             case Locate():
-                return {target: sink.position() for target, sink in self._sinks.items()}
+                found = {target: sink.position() for target, sink in self._sinks.items()}
+                self._refresher.locate(found)
+                return found
             case Ask():
                 return self._ask(effect.lsn)
             case Run():
@@ -106,11 +111,14 @@ class ApplyProcess:
         boundary = self._newest_boundary()
         if len(self._captured(boundary)) > len(self._sinks):
             raise TransientError("a table has come")
+        for view in self._control.rebuilds.values():
+            self._refresher.try_again(view)
         return Asked(boundary, step, dict(self._control.rebuilds), self._world.wall_us)
 
     def _captured(self, boundary: Progress | None) -> list[Target]:
         """Those views whose tables are captured by then."""
-        return [target for target in self._targets if boundary is not None and target.topic in boundary.ends]
+        ends = boundary.ends if boundary is not None else {}
+        return [target for target in self._targets if all(topic in ends for topic in target.topics)]
 
     def _confirm_owner(self) -> None:
         if not self._is_owner():
@@ -130,29 +138,51 @@ class ApplyProcess:
         return self._boundary
 
     def _run(self, tasks: list[Task]) -> Steps:
-        """Side by side; the first error is raised when all have come to rest."""
+        """Stage by stage; the targets of queries that failed, and of what depends on them."""
         self._world.note("apply runs", *[(t.target.view, t.target.sink, t.mode.value, t.position.lsn) for t in tasks])
+        stayed: set[Target] = set()
+        try:
+            for stage in stages(tasks):
+                failed = {target.view for target in stayed}
+                held = [task.target for task in stage if held_back(task, failed)]
+                self._refresher.hold_back(held)
+                got_there = yield from self._stage([task for task in stage if task.target not in held])
+                stayed |= {*held, *(task.target for task in stage if task.target not in [*held, *got_there])}
+        finally:
+            self._refresher.end_batch()
+        for request, view in list(self._control.rebuilds.items()):
+            if view in self._refresher.failing:
+                self._control.rebuilds.pop(request)  # it is answered: failed
+        return frozenset(stayed)
+
+    def _stage(self, tasks: list[Task]) -> Steps:
+        """Side by side; the first error is raised when all have come to rest. Who got there."""
         going = [self._task(task) for task in tasks]
+        got_there: list[Target] = []
         errors: list[TransientError] = []
         while going:
             task = self._world.rng.choice(going)
             try:
                 yield next(task)
-            except StopIteration:
+            except StopIteration as ended:
                 going.remove(task)
+                got_there += ended.value
             except TransientError as error:
                 going.remove(task)
                 errors.append(error)
         if errors:
             raise errors[0]
+        return got_there
 
     def _task(self, task: Task) -> Steps:
         sink = self._sinks[task.target]
         self._world.saw("task:", task.mode.value, task.target.sink)
         yield "task begun"
+        if task.target.is_derived:
+            return [task.target] if (yield from self._refresher.run(task)) else []
         if task.mode is Mode.ADVANCE:
             yield from sink.advance(task.position)
-            return
+            return [task.target]
         read = self._read(task)
         if read.truncated:
             self._world.saw("truncate:", task.mode.value, task.target.sink)
@@ -160,9 +190,13 @@ class ApplyProcess:
         if task.mode is Mode.REPLACE or read.truncated:
             yield from sink.replace(read.upserts, task.position)
         elif read.changes:
+            before = sink.held() if isinstance(sink, DeltaSink) else None
             yield from sink.write(read.changes, task.position)
+            if before is not None:
+                self._refresher.note(task.target.view, before, read.changes)
         else:
             yield from sink.advance(task.position)
+        return [task.target]
 
     def _read(self, task: Task) -> ViewChanges:
         wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
@@ -172,7 +206,7 @@ class ApplyProcess:
         self._confirm_owner()
         stores = self._stores
         rows = {
-            target: sink.ledger_row(effect.positions[target])
+            target: sink.ledger_row(self._refresher.marked(target, effect.positions[target]))
             for target, sink in self._sinks.items()
             if isinstance(sink, DeltaSink) and target in effect.positions
         }

@@ -16,6 +16,7 @@ from tests.simulation.applying import ApplyProcess, Control
 from tests.simulation.broker import Broker
 from tests.simulation.capturing import NOT_FROZEN_HERE, CaptureProcess
 from tests.simulation.published import Published
+from tests.simulation.queries import QUERIES, READ
 from tests.simulation.sinks import open_sink
 from tests.simulation.source import Source
 from tests.simulation.stores import Stores
@@ -41,6 +42,8 @@ class Scenario:
         self.control = Control()
         count = world.rng.choice((1, 2, len(TARGETS)))
         self.targets: list[Target] = world.rng.sample(TARGETS, count)
+        if world.has_queries:
+            self.targets += [target for target in (*READ, *QUERIES) if target not in self.targets]
         self._running: dict[str, Steps] = {}
         self._at: dict[str, str] = {}
         self._zombies: list[Steps] = []
@@ -204,8 +207,10 @@ class Scenario:
             return False
         if source.slot is None or source.slot.confirmed < source.wal_end or self.control.rebuilds:
             return False
-        lsns = {store.standing.lsn if store.standing else None for store in self.stores.versioned.values()}
-        lsns |= {row.position.lsn for row in (self.stores.ledger[-1] if self.stores.ledger else {}).values()}
+        stores, stay = self.stores.versioned, self.stores.fails
+        lsns = {store.standing.lsn if store.standing else None for at, store in stores.items() if not stay(at)}
+        ledger = self.stores.ledger[-1] if self.stores.ledger else {}
+        lsns |= {row.position.lsn for target, row in ledger.items() if not stay(target)}
         return lsns == {newest.lsn} and not self.world.late and not self._zombies
 
 

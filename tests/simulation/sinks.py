@@ -12,9 +12,11 @@ from typing import Protocol
 
 from cdc.errors import TransientError
 from jobs.batch import Target
+from sinks.delta.held import Held
 from sinks.protocol import Position
 from tests.simulation.stores import DeltaVersion, Generation, LedgerRow, Stores, VersionedStore
 from tests.simulation.tables import Values
+from tests.simulation.views import Rows
 from tests.simulation.world import Steps, World
 
 Changes = Mapping[str, tuple[int, Values | None]]
@@ -78,6 +80,17 @@ class DeltaSink:
     def advance(self, position: Position) -> Steps:
         """Nothing: the ledger will say that the version still is the state."""
         yield "nothing to write"
+
+    def held(self) -> Held:
+        """The rows that this process located or wrote, if they still are what the table holds."""
+        latest = self._latest()
+        if latest is None or (latest.generation, latest.turn) != (self._generation, self._turn):
+            raise TransientError("another process has written the table, or it is gone")
+        return Held(latest.number, latest.generation, latest.turn)
+
+    def rows_at(self, held: Held) -> Rows:
+        """The rows of a version."""
+        return self._stores.delta[self._target][held.version].rows
 
     def ledger_row(self, position: Position) -> LedgerRow:
         """What this process knows: its own version, not the newest."""

@@ -73,7 +73,7 @@ class Stores:
         self.ledger: list[Mapping[Target, LedgerRow]] = []
         self.versioned: dict[Target, VersionedStore] = {}
         self.generations = 0
-        self._expected: dict[tuple[str, int], Rows] = {}
+        self._expected: dict[tuple[str, int], Rows | None] = {}
 
     def next_generation(self) -> int:
         """Numbered by the clock: never one that a store's former life had."""
@@ -90,7 +90,11 @@ class Stores:
         """One atomic overwrite."""
         furthest = max((row.position.lsn for row in rows.values()), default=0)
         gaps = self._published.gaps
-        flowing = {row.position.lsn for target, row in rows.items() if not gaps.hold(target.topic, furthest)}
+        flowing = {
+            row.position.lsn
+            for target, row in rows.items()
+            if not any(gaps.hold(topic, furthest) for topic in target.topics) and not self.fails(target, furthest)
+        }
         require(len(flowing) <= 1, "a ledger of several positions")
         for target, row in rows.items():
             versions = self.delta.get(target, [])
@@ -150,7 +154,7 @@ class Stores:
         self._world.note("stands", target.view, target.sink, position.lsn)
         boundaries = self._published.boundaries
         require(boundaries and position.lsn <= boundaries[-1].lsn, "a view went past the topics", target)
-        may_stand = self._published.gaps.let_stand(target.topic, position.lsn)
+        may_stand = all(self._published.gaps.let_stand(topic, position.lsn) for topic in target.topics)
         require(may_stand, "a view stands where its table is not whole", target, position)
         due = self._due(target, self._source.first_from(position.lsn))
         require(rows == due, "a view is not the source at its position", target, position, rows, due)
@@ -163,12 +167,18 @@ class Stores:
 
     def _check_reader(self, target: Target, rows: Rows, claimed: int) -> None:
         newest = self._source.first_from(self._published.boundaries[-1].lsn)
-        states = [self._due(target, number) for number in range(self._source.first_from(claimed), newest + 1)]
+        numbers = range(self._source.first_from(claimed), newest + 1)
+        states = [state for number in numbers if (state := self._due(target, number)) is not None]
         for key in sorted({key for state in states for key in state} | set(rows)):
             known = [state.get(key) for state in states]
             require(rows.get(key) in known, "a reader saw a row that was at no boundary", target, key)
 
-    def _due(self, target: Target, number: int) -> Rows:
+    def fails(self, target: Target, lsn: int | None = None) -> bool:
+        """Whether it is of a query that fails there, or where the log ends."""
+        number = self._source.first_from(lsn if lsn is not None else self._source.wal_end)
+        return self._due(target, number) is None
+
+    def _due(self, target: Target, number: int) -> Rows | None:
         """What the view must show of the first so many transactions."""
         at = target.view, number
         if at not in self._expected:

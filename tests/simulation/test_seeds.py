@@ -8,8 +8,9 @@ from typing import Final
 
 import pytest
 
+from jobs.refresh.ways import Way
 from tests.simulation.scenario import simulate, simulate_one_fault
-from tests.simulation.world import FAULTS, TABLE_EVENTS
+from tests.simulation.world import FAULTS, QUERY_EVENTS, TABLE_EVENTS
 
 SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
 ONE: Final = os.environ.get("AFTERIMAGE_SEED")
@@ -35,6 +36,7 @@ FATAL: Final = (
 EVENTS: Final = (
     *FAULTS,
     *TABLE_EVENTS,
+    *QUERY_EVENTS,
     *(f"table {what}" for what in ("is copied", "joined", "given up")),
     "looked at tables again",
     *(f"published {kind}" for kind in ("snapshot", "stream", "idle", "part")),
@@ -46,6 +48,9 @@ EVENTS: Final = (
     *(f"apply may: {step}" for step in ("Run", "Stand", "RunTo")),
     *(f"task: {mode} {sink}" for mode in ("write", "replace", "advance") for sink in ("delta", "search", "cache")),
     *(f"truncate: write {sink}" for sink in ("delta", "search", "cache")),
+    *(f"refresh: {how}" for how in ("unchanged", "by keys", "in full")),
+    *(f"{what} {way.value}" for what in ("relation:", "follow:") for way in Way),
+    *("caught up: write", "query fails", "query waits", "query left alone"),
     *("streamed and committed", "streamed and rolled back", "savepoint rolled back"),
     *(f"process ended: {code}" for code in ("FENCED", "SLOT_IN_USE", "APPLY_TAKEN_OVER")),
 )

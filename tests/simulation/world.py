@@ -58,6 +58,10 @@ TABLE_EVENTS: Final = {
 }
 
 
+# What befalls queries; drawn apart as well.
+QUERY_EVENTS: Final = {"old version is gone": 0.1}
+
+
 Steps = Generator[str, None, Any]
 """A process, one step at a time; each is named."""
 
@@ -91,6 +95,9 @@ class World:
         self.tables_change = self.side.random() < 0.5
         factors = (0, 1, 1, 4) if self.tables_change else (0,)
         self.rates |= {kind: rate * self.side.choice(factors) for kind, rate in TABLE_EVENTS.items()}
+        self.apart = Random(seed + 2_000_000)
+        self.has_queries = self.apart.random() < 0.4
+        self.rates |= {kind: rate * self.apart.choice((0, 1, 4)) for kind, rate in QUERY_EVENTS.items()}
         self.trace: deque[tuple[object, ...]] = deque(maxlen=TRACE_LENGTH)
         self.late: list[Callable[[], object]] = []
 
@@ -101,7 +108,7 @@ class World:
 
     def happens(self, kind: str) -> bool:
         """Whether this fault comes now; one that comes is counted."""
-        rng = self.side if kind in TABLE_EVENTS else self.rng
+        rng = self.side if kind in TABLE_EVENTS else self.apart if kind in QUERY_EVENTS else self.rng
         if self.healed or rng.random() >= self.rates[kind]:
             return False
         self.counts[kind] += 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from cdc.errors import OperatorError
 from cdc.progress import Kind, Part, Progress, Stop
-from jobs.batch import PART_STALE_US, STALE_US, Mode, Target, Task, hides_rows, plan
+from jobs.batch import PART_STALE_US, STALE_US, Mode, Target, Task, held_back, hides_rows, plan, stages
 from sinks.protocol import Position
 
 TOPIC = "shop.public.orders"
@@ -175,3 +176,69 @@ class TestStopped:
         [task] = self.plan(at(100, 10, 20), Stop(60, 80, 90), rebuild=("orders",))
 
         assert (task.mode, task.floor_lsn) == (Mode.REPLACE, 79)
+
+
+LINES = Target("lines", "delta", "", 1, (TOPIC,), ("orders",))
+CACHED = Target("lines", "cache", "", 2, (TOPIC,), ("lines",))
+ABOVE = Target("sums", "delta", "", 3, (TOPIC,), ("lines",))
+
+
+class TestQueries:
+    """What is computed from Delta tables: stage by stage, and never over a table that has stopped."""
+
+    def plan(self, positions: dict[Target, Position | None], stop: Stop | None = None, **more: Any) -> list[Task]:
+        boundary = replace(BOUNDARY, stopped={TOPIC: stop} if stop else {}, origin_lsn=more.pop("origin", 0))
+        return plan(positions, boundary, more.pop("ceiling", 100), **more)
+
+    def test_they_are_refreshed_after_what_they_read(self):
+        tasks = self.plan({ABOVE: at(50), CACHED: at(50), LINES: at(50), ORDERS: at(50, 4, 20)})
+
+        order = [[task.target for task in stage] for stage in stages(tasks)]
+        assert order == [[ORDERS], [LINES], [CACHED], [ABOVE]]
+        assert all(task.position == Position(100, NOW_US, {}) for task in tasks if task.target.is_derived)
+
+    @pytest.mark.parametrize(("position", "mode"), [(None, Mode.REPLACE), (at(50), Mode.WRITE), (at(100), None)])
+    def test_by_where_they_stand(self, position: Position | None, mode: Mode | None):
+        assert [task.mode for task in self.plan({LINES: position})] == ([mode] if mode else [])
+
+    def test_what_is_asked_for_or_of_another_chain_is_loaded_anew(self):
+        assert [task.mode for task in self.plan({LINES: at(100)}, rebuild=["lines"])] == [Mode.REPLACE]
+        assert [task.mode for task in self.plan({LINES: at(50)}, origin=60)] == [Mode.REPLACE]
+
+    def test_what_was_killed_behind_its_table_comes_there_before_the_table_moves_on(self):
+        table = Position(70, NOW_US, {"orders": (3, 1, 3)})
+
+        tasks = self.plan({LINES: table, CACHED: at(50)})
+
+        assert [(task.target, task.mode, task.position.lsn) for stage in stages(tasks) for task in stage] == [
+            (CACHED, Mode.WRITE, 70),
+            (LINES, Mode.WRITE, 100),
+            (CACHED, Mode.WRITE, 100),
+        ]
+
+    def test_over_a_table_that_stopped_they_stay_but_followers_come_to_their_table(self):
+        assert self.plan({LINES: at(50), ABOVE: None}, Stop(70)) == []
+        assert self.plan({LINES: None, CACHED: None}, Stop(70)) == []
+        behind = self.plan({LINES: at(60), CACHED: at(50)}, Stop(70))
+        empty = self.plan({LINES: at(60), CACHED: None}, Stop(70))
+        assert [(task.target, task.mode, task.position.lsn) for task in behind] == [(CACHED, Mode.WRITE, 60)]
+        assert [(task.target, task.mode, task.position.lsn) for task in empty] == [(CACHED, Mode.REPLACE, 60)]
+
+    def test_an_empty_follower_of_what_failed_before_is_loaded_where_its_table_stands(self):
+        first = stages(self.plan({LINES: at(60), CACHED: None}, stayed={"lines"}))[0]
+
+        assert [(task.target, task.mode, task.position.lsn) for task in first] == [(CACHED, Mode.REPLACE, 60)]
+
+    def test_when_the_table_is_whole_again_they_go_on(self):
+        assert [task.mode for task in self.plan({LINES: at(50)}, Stop(60, 80, 90))] == [Mode.WRITE]
+
+    def test_past_the_topics_they_stop_everything(self):
+        with pytest.raises(OperatorError, match="past the topics"):
+            self.plan({LINES: at(900)})
+
+    def test_what_reads_a_table_that_failed_is_held_back_and_a_follower_that_only_catches_up_is_not(self):
+        tasks = self.plan({LINES: at(70), CACHED: at(50), ABOVE: at(50)})
+
+        held = [(task.target, task.stage) for task in tasks if held_back(task, {"lines"})]
+        assert held == [(CACHED, 2), (ABOVE, 3)]
+        assert not any(held_back(task, {"sums"}) for task in tasks)

@@ -44,7 +44,7 @@ def test_a_batch_is_run_and_then_recorded():
     machine, ask = located({MIRROR: at(10), INDEX: at(5)})
 
     run = machine.send(asked(20))
-    record = machine.send(None)
+    record = machine.send(frozenset())
 
     assert ask == Ask(None)
     assert isinstance(run, Run)
@@ -53,14 +53,14 @@ def test_a_batch_is_run_and_then_recorded():
         (INDEX, Mode.WRITE, 5),
     ]
     assert record == Record({MIRROR: at(20), INDEX: at(20)}, {})
-    assert machine.send(None) == Ask(20)
+    assert machine.send(frozenset()) == Ask(20)
 
 
 def test_where_nothing_is_to_do_the_first_batch_is_recorded_once():
     machine, _ = located({MIRROR: at(10)})
 
     assert machine.send(asked(10)) == Record({MIRROR: at(10)}, {})
-    assert machine.send(None) == Ask(10)
+    assert machine.send(frozenset()) == Ask(10)
     assert machine.send(asked(10)) == Ask(10)
 
 
@@ -98,8 +98,8 @@ def test_the_first_batch_goes_to_the_boundary_whatever_is_held():
     machine, _ = located({MIRROR: at(10)})
 
     run = machine.send(asked(20, RunTo(12)))
-    machine.send(None)
-    machine.send(None)
+    machine.send(frozenset())
+    machine.send(frozenset())
     held = machine.send(asked(30, RunTo(25)))
 
     assert isinstance(run, Run)
@@ -120,7 +120,7 @@ def test_a_rebuild_is_answered_when_it_is_recorded():
     machine, _ = located({MIRROR: at(20), INDEX: at(20)}, settled=True)
 
     run = machine.send(asked(20, None, r1="orders"))
-    record = machine.send(None)
+    record = machine.send(frozenset())
 
     assert isinstance(run, Run)
     assert {task.mode for task in run.tasks} == {Mode.REPLACE}
@@ -150,12 +150,12 @@ def test_a_stopped_table_stays_behind_while_the_others_flow():
     machine, _ = located({MIRROR: at(10), other: Position(10, 10, {other.topic: (5, 0)})})
 
     run = machine.send(Asked(stopped, Running()))
-    record = machine.send(None)
+    record = machine.send(frozenset())
 
     assert isinstance(run, Run)
     assert {task.target: task.position.lsn for task in run.tasks} == {MIRROR: 15, other: 20}
     assert isinstance(record, Record)
-    assert machine.send(None) == Ask(20)
+    assert machine.send(frozenset()) == Ask(20)
 
 
 def test_where_all_tables_have_stopped_it_waits():
@@ -163,5 +163,74 @@ def test_where_all_tables_have_stopped_it_waits():
     machine, _ = located({MIRROR: at(10)})
 
     assert machine.send(Asked(stopped, Running())) == Record({MIRROR: at(10)}, {})
-    assert machine.send(None) == Ask(20)
+    assert machine.send(frozenset()) == Ask(20)
     assert machine.send(Asked(replace(stopped, lsn=30), Running())) == Ask(30)
+
+
+QUERY = Target("lines", "delta", "", 1, (TOPIC,), ("orders",))
+FOLLOWER = Target("lines", "cache", "", 2, (TOPIC,), ("lines",))
+
+
+class TestQueriesThatFail:
+    """They stay behind alone."""
+
+    def machine(self) -> Machine:
+        machine, _ = located({MIRROR: at(10), QUERY: at(10), FOLLOWER: at(5)})
+        return machine
+
+    def test_they_stand_where_they_stood_and_what_follows_comes_to_its_table(self):
+        machine = self.machine()
+        machine.send(asked(20))
+
+        record = machine.send(frozenset({QUERY, FOLLOWER}))
+
+        assert isinstance(record, Record)
+        assert {target: position.lsn for target, position in record.positions.items()} == {
+            MIRROR: 20,
+            QUERY: 10,
+            FOLLOWER: 10,
+        }
+        assert machine.send(None) == Ask(20)
+
+    def test_they_are_tried_again_with_the_next_boundary_and_not_before(self):
+        machine = self.machine()
+        machine.send(asked(20))
+        machine.send(frozenset({QUERY, FOLLOWER}))
+        machine.send(None)
+
+        assert machine.send(asked(20)) == Ask(20)
+        run = machine.send(asked(30))
+
+        assert isinstance(run, Run)
+        assert {task.target for task in run.tasks} == {MIRROR, QUERY, FOLLOWER}
+        record = machine.send(frozenset())
+        assert isinstance(record, Record)
+        assert {position.lsn for position in record.positions.values()} == {30}
+
+    def test_a_rebuild_tries_them_at_once_and_is_not_recorded_as_done_when_it_fails(self):
+        machine = self.machine()
+        machine.send(asked(20))
+        machine.send(frozenset({QUERY, FOLLOWER}))
+        machine.send(None)
+
+        run = machine.send(asked(20, r1="lines", r2="orders"))
+        record = machine.send(frozenset({QUERY, FOLLOWER}))
+
+        assert isinstance(run, Run)
+        assert {(task.target, task.mode) for task in run.tasks} == {
+            (MIRROR, Mode.REPLACE),
+            (QUERY, Mode.REPLACE),
+            (FOLLOWER, Mode.REPLACE),
+        }
+        assert isinstance(record, Record)
+        assert record.rebuilt == {"r2": "orders"}
+
+    def test_one_that_was_never_loaded_has_no_position(self):
+        machine, _ = located({MIRROR: at(10), QUERY: None})
+        machine.send(asked(20))
+
+        record = machine.send(frozenset({QUERY}))
+
+        assert isinstance(record, Record)
+        assert set(record.positions) == {MIRROR}
+        assert machine.send(None) == Ask(20)
