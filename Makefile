@@ -9,7 +9,7 @@ COMPILED := $(sort $(wildcard cdc/compiled_source/*.px[yi]))
 READY := $(VENV)/.ready-$(shell cat config/requirements/dev.txt pyproject.toml $(COMPILED) | cksum | cut -d' ' -f1)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak soak-views soak-prove test-matrix test-versions fuzz corpus check format lint types imports lock clean
+.PHONY: help setup demo test up down status capture apply rebuild query prove test-large soak soak-views soak-prove soak-apply test-matrix test-versions fuzz corpus check format lint types imports lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ SEED ?= 1
 
 soak-prove: $(READY) ## 100 proofs under 1,000 writes/s, 200 planted corruptions; PROOFS, PLANTED, SOAK_RATE, SEED
 	@$(BIN)/python -m tests.soak.proofs
+
+soak-apply: $(READY) ## apply killed 100 times in all of its phases, all views proved after each; KILLS, SOAK_RATE, SEED
+	@$(BIN)/python -m tests.soak.apply_kills
 
 test-matrix: $(READY) ## what depends on Postgres, against each version; VERSIONS='14 18' for some
 	@$(BIN)/python -m tests.support.matrix --versions $(VERSIONS)

@@ -20,7 +20,6 @@ _log = get(__name__)
 
 ALONE: Final = frozenset({"VIEW_FAILED", "VIEW_REFUSED", "VIEW_KEY_NOT_UNIQUE", "SPARK"})
 """What a query may fail with and stop no other view: its own SQL, over these rows."""
-WAITS: Final = "VIEW_WAITS"
 
 
 class FailingViews:
@@ -56,7 +55,7 @@ class FailingViews:
         """It reads a view that stands behind."""
         self._read.pop(view, None)
         message = f"view {view} waits for {below}, which stopped alone"
-        trouble = Trouble(WAITS, message, f"it follows by itself once {below} does: see `afterimage status`")
+        trouble = Trouble("VIEW_WAITS", message, f"it follows by itself once {below} does: see `afterimage status`")
         if self._troubles.get(view) != trouble:
             _log.warning("view waits", view=view, reason=message)
         self._take(view, trouble)

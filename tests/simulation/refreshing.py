@@ -65,9 +65,10 @@ class SimulatedRefresher:
     def hold_back(self, targets: Iterable[Target]) -> None:
         """What these read stands behind."""
         for target in targets:
-            self._world.saw("query waits")
-            self._failed_over.pop(target.view, None)
-            self.failing.add(target.view)
+            if target.sink == TABLE:
+                self._world.saw("query waits")
+                self._failed_over.pop(target.view, None)
+                self.failing.add(target.view)
 
     def run(self, task: Task) -> Steps:
         """Whether it got there."""

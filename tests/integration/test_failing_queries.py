@@ -1,0 +1,156 @@
+"""A query that fails on a row, or over a table that has stopped, stands behind alone, says why, and comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cdc.lsn import format_lsn
+from cdc.schema_log import read_schemas
+from tests.support.capturing import insert_lsn
+from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
+from tests.support.servers import PostgresServer
+from tests.support.wait import wait_until
+
+QUERIES = {
+    "shares": "-- sinks: delta, cache\nSELECT i.line, i.order_id, 12 / (i.quantity + 1) AS share FROM order_items i "
+    "JOIN orders o ON o.id = i.order_id",
+    "per_order": "-- sinks: delta, search\nSELECT order_id, count(*) AS lines, sum(share) AS share FROM shares "
+    "GROUP BY order_id",
+    "by_customer": "-- sinks: delta\n-- key: customer\nSELECT o.customer, o.id FROM orders o "
+    "WHERE EXISTS (SELECT 1 FROM order_items i WHERE i.order_id = o.id)",
+    "marked": "-- sinks: delta\nSELECT o.id, (SELECT e.note FROM events e WHERE e.id = 1) AS note FROM orders o",
+    "totals": "SELECT paid, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY paid",
+}
+ITEM = "(line, order_id, product, quantity)"
+STOPS = (
+    (
+        {"shares": "VIEW_FAILED", "per_order": "VIEW_WAITS"},
+        f"INSERT INTO order_items {ITEM} VALUES (900, 1, 'p', -1)",
+        "UPDATE order_items SET quantity = 3 WHERE line = 900",
+    ),
+    (
+        {"by_customer": "VIEW_KEY_NOT_UNIQUE"},
+        "UPDATE orders SET customer = (SELECT customer FROM orders WHERE id = 2) WHERE id = 1",
+        "UPDATE orders SET customer = 'another' WHERE id = 1",
+    ),
+    (
+        {"marked": "VIEW_FAILED"},
+        "INSERT INTO events VALUES (1, '2025-06-01', 'a'), (1, '2026-06-01', 'b')",
+        "DELETE FROM events WHERE note = 'b'",
+    ),
+)
+"""What fails after a change, and the change that heals it."""
+
+
+@pytest.fixture(scope="module")
+def shop(postgres: PostgresServer, stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """A pipeline whose views are queries."""
+    with pipeline_on(postgres, stores, tmp_path_factory.mktemp("failing"), QUERIES) as made:
+        fill(made.admin)
+        made.admin.execute("SET search_path TO public")
+        made.start()
+        made.catch_up()
+        yield made
+
+
+def stopped(shop: Pipeline) -> dict[str, str]:
+    """The codes of the views that stand behind."""
+    views = status(shop)["views"]
+    return {view["view"]: view["stopped"]["code"] for view in views if view["stopped"] is not None}
+
+
+def status(shop: Pipeline) -> dict[str, Any]:
+    return json.loads(shop.run("status", "--json").stdout)
+
+
+def wait_for(shop: Pipeline, *views: str) -> Any:
+    return shop.run("wait", format_lsn(insert_lsn(shop.admin)), *views, "--timeout", "180")
+
+
+def unequal(shop: Pipeline) -> dict[str, str]:
+    return {proof["view"]: str(proof["problem"]) for proof in shop.prove() if not proof["holds"]}
+
+
+def test_a_query_that_fails_stops_alone_and_comes_back(shop: Pipeline):
+    for codes, breaking, healing in STOPS:
+        shop.admin.execute(breaking)
+        others = [view for view in ("public.orders", "public.order_items", *QUERIES) if view not in codes]
+        waited = wait_for(shop, *others)
+        assert waited.returncode == 0, waited.stderr + shop.apply.text()[-3000:]
+        assert stopped(shop) == codes
+        assert status(shop)["lsn"] is not None
+        [refused] = {wait_for(shop, view).stderr.count("will not get there") for view in codes}
+        assert refused == 1
+        problems = unequal(shop)
+        assert problems.keys() == codes.keys()
+        assert all("stopped alone" in problem for problem in problems.values())
+        assert "view stopped alone" in shop.apply.text()
+
+        first = next(iter(codes))
+        rebuilt = shop.run("rebuild", first)
+        assert rebuilt.returncode != 0
+        assert first in rebuilt.stderr
+
+        shop.admin.execute(healing)
+        wait_until(lambda: stopped(shop) == {}, what="it to follow again", timeout_s=120)
+        shop.catch_up()
+        assert unequal(shop) == {}
+
+
+def test_it_stays_alone_when_apply_is_killed_and_is_told_of_by_the_next_one(shop: Pipeline):
+    codes, breaking, healing = STOPS[0]
+    shop.admin.execute(breaking.replace("900", "901"))
+    assert wait_for(shop, "totals").returncode == 0
+    wait_until(lambda: stopped(shop) == codes, what="it to stop")
+
+    shop.apply.kill()
+    shop.admin.execute(healing.replace("900", "901"))
+    shop.start_apply()
+
+    wait_until(lambda: stopped(shop) == {}, what="it to follow again", timeout_s=120)
+    shop.catch_up()
+    assert unequal(shop) == {}
+
+
+def test_over_a_table_that_stopped_it_stays_alone_and_comes_back(shop: Pipeline):
+    def table(name: str) -> Any:
+        return read_schemas(shop.settings.kafka, shop.settings.pipeline)["public", name].stopped
+
+    over_items = {"public.order_items", "shares", "per_order", "by_customer"}
+    shop.admin.execute("ALTER TABLE order_items DROP CONSTRAINT order_items_pkey")
+    shop.admin.execute("UPDATE orders SET amount = amount + 1 WHERE id < 50")
+    shop.admin.execute(f"INSERT INTO order_items {ITEM} VALUES (902, 1, 'p', 2)")
+    wait_until(lambda: table("order_items"), what="the table to stop")
+
+    waited = wait_for(shop, "public.orders", "totals", "marked")
+    assert waited.returncode == 0, waited.stderr + shop.apply.text()[-3000:]
+    assert stopped(shop).keys() == over_items
+    assert "TABLE_STOPPED" in wait_for(shop, "per_order").stderr
+    assert unequal(shop).keys() == over_items
+
+    shop.admin.execute("ALTER TABLE order_items ADD PRIMARY KEY (line, order_id)")
+    wait_until(lambda: table("order_items") is None, what="it to be read again", timeout_s=120)
+    shop.catch_up()
+    assert unequal(shop) == {}
+
+
+def test_a_query_that_lost_a_column_is_left_out_alone(shop: Pipeline):
+    shop.admin.execute("ALTER TABLE order_items RENAME COLUMN quantity TO pieces")
+    shop.admin.execute("INSERT INTO order_items (line, order_id, product, pieces) VALUES (903, 1, 'p', 2)")
+
+    waited = wait_for(shop, "public.order_items", "totals", "by_customer")
+    assert waited.returncode == 0, waited.stderr + shop.apply.text()[-3000:]
+    problems = " ".join(status(shop)["problems"])
+    assert "shares.sql" in problems
+    assert "per_order.sql" in problems
+    assert not [proof for proof in shop.prove("public.order_items", "totals", "by_customer") if not proof["holds"]]
+    assert shop.apply.alive
+
+    shop.admin.execute("ALTER TABLE order_items RENAME COLUMN pieces TO quantity")
+    wait_until(lambda: "shares" in {view["view"] for view in status(shop)["views"]}, what="it to be back")
+    shop.catch_up()
+    assert unequal(shop) == {}
