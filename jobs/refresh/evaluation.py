@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.plan.nodes import Attribute
 from jobs.plan.view import ViewPlan
 from jobs.refresh.fetched import FetchedScans
-from jobs.refresh.relations import ReadRelations, Untold
+from jobs.refresh.relations import ReadRelations
 from jobs.upkeep.narrow import Key, Narrowing
 from jobs.upkeep.refresh import Refresh, keyed_sql, narrowed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State, Tables
@@ -53,9 +53,7 @@ class Evaluation:
         for name, images in changed.items():
             self._call(name, State.CHANGED, images)
         for name in found.before:
-            if not self._now[name].continues(known[name]):
-                raise Untold
-            self._call(name, State.BEFORE, self._relations.rows(name, known[name]))
+            self._call(name, State.BEFORE, self._relations.former_rows(name, known[name]))
         return found
 
     def affected(self, refresh: Refresh) -> DataFrame:

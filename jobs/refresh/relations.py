@@ -21,7 +21,7 @@ from jobs.plan.nodes import Scan, walk
 from jobs.plan.view import ViewPlan
 from jobs.refresh.images import alike, paired, spark_schema, struct_type
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
-from jobs.refresh.ways import Way, way
+from jobs.refresh.ways import Way, readable, way
 from jobs.upkeep.tables import NEW, OLD
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
@@ -128,6 +128,13 @@ class ReadRelations:
         """The rows that have one of the wanted values in each of these columns; TooMany where they are not few."""
         sink = self._relations[name].sink
         return rows_among(sink.path, sink.storage_options, held.version, columns, wanted)
+
+    def former_rows(self, name: str, since: Held) -> DataFrame:
+        """All of the relation's rows, as they were; Untold where nothing can say that."""
+        moved, now = self._moved.get(name), self.held(name)
+        if not now.continues(since):
+            raise Untold
+        return self.rows(name, readable(since, now, moved.before if moved is not None else None))
 
     def images(self, name: str, since: Held) -> DataFrame | None:
         """The rows that are not what they were, before and after; None where all are."""

@@ -35,6 +35,11 @@ def way(known: Held | None, now: Held, before: Held | None) -> Way:
     return Way.COMPARE if now.continues(known) else Way.ANEW
 
 
+def readable(known: Held, now: Held, before: Held | None) -> Held:
+    """The newest state that has the known rows: files of an older one may have been tidied away."""
+    return {Way.STAY: now, Way.BATCH: before or known}.get(way(known, now, before), known)
+
+
 def noted(now: Mapping[str, Held]) -> dict[str, tuple[int, ...]]:
     """What a position says of the rows that its own were computed from."""
     return {name: held.numbers for name, held in now.items()}

@@ -18,7 +18,19 @@ from cdc.retention import SAFE, Danger, Level, Retention
 from cdc.settings import Metrics
 
 STREAMED = Progress(7, Kind.STREAM, 50, 1000, 5_000_000, 3, 0, {}, "7000")
-UNITS = ("_total", "_bytes", "_seconds", "_lsn", "_per_second", "_seconds_left", "_danger", "_rows", "_keys", "_holds", "_stopped")
+UNITS = (
+    "_total",
+    "_bytes",
+    "_seconds",
+    "_lsn",
+    "_per_second",
+    "_seconds_left",
+    "_danger",
+    "_rows",
+    "_keys",
+    "_holds",
+    "_stopped",
+)
 
 
 def families():
