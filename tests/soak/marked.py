@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import sinks.delta.upkeep
-from cdc.__main__ import main
+from cdc.cli.app import main
 from jobs.ledger import Ledger
 from jobs.mend import SinkMender
 from jobs.refresh.refresher import Refresher
@@ -75,4 +75,4 @@ def mark_all() -> None:
 
 if __name__ == "__main__":
     mark_all()
-    sys.exit(main())
+    main()
