@@ -19,6 +19,7 @@ from cdc.settings import Capture, Delta, Kafka, Settings
 from jobs.apply import ApplyRun
 from jobs.batch import Mode, Target, Task
 from jobs.control import ControlServer
+from jobs.vigil import Vigil
 from tests.support.capturing import insert_lsn, running_capture
 from tests.support.servers import Database
 from tests.support.source import prepared_source
@@ -74,7 +75,7 @@ def applying(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
     monkeypatch.setattr(jobs.apply, "TaskRunner", Planned)
     monkeypatch.setattr(jobs.apply, "RebuildProgress", Untold)
     monkeypatch.setattr(jobs.apply, "recorded", lambda *_: [])
-    monkeypatch.setattr(ApplyRun, "_look_at_stores", lambda *_: None)
+    monkeypatch.setattr(Vigil, "require_stores", lambda *_: None)
     stop, errors = threading.Event(), list[BaseException]()
 
     def body() -> None:
