@@ -13,18 +13,23 @@ import pytest
 from cdc.settings import Settings
 from tests.support.capturing import folded, table_messages
 from tests.support.load import Load
-from tests.support.pipelines import Stores, fill, pipeline_on
+from tests.support.pipelines import VIEWS, Stores, fill, pipeline_on
 from tests.support.servers import PostgresServer
 
 CAPTURE_KILLS = 20
 APPLY_KILLS = 10
 SEED = 20261118
+QUERIES = {
+    "basket": "-- sinks: search, cache\nSELECT o.id, o.amount, count(i.line) AS items, sum(i.quantity) AS pieces "
+    "FROM orders o LEFT JOIN order_items i ON i.order_id = o.id GROUP BY o.id, o.amount",
+    "large_baskets": "-- sinks: delta, cache\nSELECT id, pieces FROM basket WHERE pieces > 2",
+}
 
 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_or_doubled_by_thirty_kills(postgres: PostgresServer, stores: Stores, tmp_path: Path) -> None:
     random = Random(SEED)
-    with pipeline_on(postgres, stores, tmp_path) as pipeline:
+    with pipeline_on(postgres, stores, tmp_path, {**VIEWS, **QUERIES}) as pipeline:
         fill(pipeline.admin)
         with Load(pipeline.settings, SEED) as load:
             pipeline.start()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
+from tests.support.processes import Command
 from tests.support.servers import PostgresServer
 from tests.support.wait import wait_until
 
@@ -78,3 +79,26 @@ def test_a_changed_file_is_loaded_anew_and_a_removed_one_is_reported(shop: Pipel
     }
     (removed,) = json.loads(shop.run("query", "--format", "json", "SELECT baskets FROM large_totals").stdout)
     assert removed == {"baskets": 2}
+
+
+def test_a_second_apply_waits_and_takes_over_when_the_first_is_killed(shop: Pipeline):
+    change = "UPDATE orders SET amount = amount + 1, paid = NOT paid WHERE id % 5 = 0"
+    second = Command(shop.config, ("apply",), shop.config.parent / "second.log").start()
+    try:
+        wait_until(lambda: "waiting for" in second.text(), what="the second to wait", timeout_s=120)
+        shop.admin.execute(change)
+        shop.catch_up()
+        assert second.alive
+        assert "view refreshed" not in second.text()
+
+        shop.admin.execute(change)
+        wait_until(lambda: shop.apply.text().count("view refreshed") > 0, what="the first at work")
+        shop.apply.kill()
+        shop.admin.execute(change)
+        shop.catch_up()
+        wrong = [proof for proof in shop.prove() if not proof["holds"]]
+        assert not wrong, (wrong, second.text()[-5000:])
+        assert "view refreshed" in second.text()
+    finally:
+        second.stop()
+        shop.start_apply()
