@@ -34,10 +34,19 @@ from jobs.upkeep.tables import State
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The inner rows, `core`, which read nothing from outside, and what links an outer row with one of them."""
+    """The inner rows, `core`, which read nothing from outside, and what links an outer row with one of them.
+
+    That is all `conditions`, and one of the `alternatives` if there are any: a join by OR would try each with each.
+    """
 
     core: Plan
     conditions: tuple[Expr, ...]
+    alternatives: tuple[Expr, ...] = ()
+
+    @property
+    def links(self) -> tuple[tuple[Expr, ...], ...]:
+        """The ways to be linked."""
+        return tuple((*self.conditions, each) for each in self.alternatives) or (self.conditions,)
 
 
 def touched_lookup(planning: Planning, node: Lookup, wanted: Columns, used: Columns) -> str:
@@ -76,18 +85,22 @@ def _by_flip(planning: Planning, node: Lookup, wanted: Columns) -> str:
 
 
 def _by_link(planning: Planning, node: Lookup, linked: Linked, wanted: Columns) -> str:
-    inside = frozenset(linked.core.columns)
-    read = frozenset(column for each in linked.conditions for column in each.reads) & inside
+    return " UNION ALL ".join(_linked_by(planning, node, linked.core, each, wanted) for each in linked.links)
+
+
+def _linked_by(planning: Planning, node: Lookup, core: Plan, conditions: tuple[Expr, ...], wanted: Columns) -> str:
+    inside = frozenset(core.columns)
+    read = frozenset(column for each in conditions for column in each.reads) & inside
     # All that the query reads of its rows matters, not only what links them.
-    inner = table(planning.touched(linked.core, read, inside))
-    equal = Equalities(linked.conditions)
+    inner = table(planning.touched(core, read, inside))
+    equal = Equalities(conditions)
     known = {column: same for column in wanted if (same := equal.known(column, read)) is not None}
     if known.keys() == wanted:
         return f"SELECT {renamed(wanted, known)} FROM {inner}"
-    outer = frozenset(column for each in linked.conditions for column in each.reads) - inside
+    outer = frozenset(column for each in conditions for column in each.reads) - inside
     planning.note(Cost.FAN_OUT, node.query)
     rows = table(f"SELECT {names(wanted | outer)} FROM {planning.now(node.input)}")
-    return f"SELECT {names(wanted)} FROM {inner} JOIN {rows} ON {conjunction(linked.conditions)}"
+    return f"SELECT {names(wanted)} FROM {inner} JOIN {rows} ON {conjunction(conditions)}"
 
 
 def links(node: Lookup) -> Linked | None:
@@ -99,7 +112,11 @@ def links(node: Lookup) -> Linked | None:
     inside, outside = frozenset(core.columns), frozenset(node.input.columns)
     usable = [each for each in conditions if each.reads <= inside | outside and each.reads & outside]
     usable = [each for each in usable if all(level(core, column) < Level.RESULT for column in each.reads & inside)]
-    usable += _matches(node, core, inside)
+    matches = _matches(node, core, inside)
+    if len(matches) == 1:
+        return Linked(core, tuple(usable), matches[0])
+    # Of several columns, all ways to meet a NULL would be many.
+    usable += [_either(each) for each in matches]
     return Linked(core, tuple(usable)) if usable else None
 
 
@@ -121,13 +138,13 @@ def _core(node: Lookup) -> tuple[Plan, tuple[Expr, ...]] | None:
         at = below[0]
 
 
-def _matches(node: Lookup, core: Plan, inside: Columns) -> list[Expr]:
+def _matches(node: Lookup, core: Plan, inside: Columns) -> list[tuple[Expr, ...]]:
     """What IN adds: the argument equals the row's value, or either is NULL where that is not the same as false."""
     # Which values are in the result depends on other rows, too, where these are ranked.
     ranked = any(isinstance(each, Limit | Window) for each in _above(node.query, core))
     if node.kind is not LookupKind.IN or ranked:
         return []
-    found: list[Expr] = []
+    found: list[tuple[Expr, ...]] = []
     for argument, column in zip(node.arguments, node.query.columns, strict=True):
         inner = _origin(node.query, column, core)
         if inner is None or inner not in inside or level(core, inner) is Level.RESULT:
@@ -138,14 +155,25 @@ def _matches(node: Lookup, core: Plan, inside: Columns) -> list[Expr]:
     return found
 
 
-def _match(argument: Expr, inner: Attribute, *, strict: bool) -> Expr:
+def _match(argument: Expr, inner: Attribute, *, strict: bool) -> tuple[Expr, ...]:
+    """The ways in which a row's value matters for the argument."""
     reads = argument.reads | {inner}
-    same = f"{argument.sql} = {inner.sql}"
-    if not strict:
-        return Expr(f"{same} OR {argument.sql} IS NULL OR {inner.sql} IS NULL", BOOL, reads)
+    sql = f"{argument.sql} = {inner.sql}"
+    same = Expr(sql, BOOL, reads)
     if argument.attribute is not None and argument.type == inner.type:
-        return Equality(same, BOOL, reads, left=argument.attribute, right=inner)
-    return Expr(same, BOOL, reads)
+        same = Equality(sql, BOOL, reads, left=argument.attribute, right=inner)
+    if strict:
+        return (same,)
+    of_null = (
+        Expr(f"{argument.sql} IS NULL", BOOL, argument.reads),
+        Expr(f"{inner.sql} IS NULL", BOOL, frozenset({inner})),
+    )
+    return same, *of_null
+
+
+def _either(ways: tuple[Expr, ...]) -> Expr:
+    reads = frozenset[Attribute]().union(*(each.reads for each in ways))
+    return ways[0] if len(ways) == 1 else Expr(" OR ".join(each.sql for each in ways), BOOL, reads)
 
 
 def _above(query: Plan, core: Plan) -> list[Plan]:

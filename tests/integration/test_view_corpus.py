@@ -19,6 +19,7 @@ from cdc.errors import ConfigError
 from jobs.declare import declare_views
 from jobs.declare.source import Source
 from tests.support.corpus_kept import Keeper
+from tests.support.corpus_mutants import MUTANTS, ROWS, Mutant
 from tests.support.servers import PostgresServer, fresh_database
 from tests.support.view_corpus import CORPORA, ViewCorpus, batches, prepared, refused_views, tables_of
 
@@ -69,6 +70,27 @@ def test_the_comparison_sees_a_row_that_was_not_refreshed(spark: SparkSession, p
         assert [text.partition(":")[0] for text in told] == ["group_average", "join_left"]
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
+def test_a_broken_rule_is_noticed(
+    spark: SparkSession, shop: psycopg.Connection[Any], mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not _differs(spark, shop, mutant)
+    mutant.apply(monkeypatch)
+    assert _differs(spark, shop, mutant)
+
+
+def _differs(spark: SparkSession, connection: psycopg.Connection[Any], mutant: Mutant) -> bool:
+    connection.execute(f"TRUNCATE customers, orders, items, products, events; {ROWS}".encode())
+    corpus = ViewCorpus("shop")
+    corpus.keep_only(mutant.view)
+    keeper = Bed(connection, corpus).keeper(spark)
+    if keeper.differences():
+        return True
+    connection.execute(mutant.batch.encode())
+    keeper.batch()
+    return bool(keeper.differences())
+
+
 @pytest.mark.parametrize(("text", "reason"), refused_views(), ids=lambda value: value[:60])
 def test_what_cannot_be_exact_is_refused(shop_tables: dict[Any, Any], text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -78,6 +100,11 @@ def test_what_cannot_be_exact_is_refused(shop_tables: dict[Any, Any], text: str,
 
 
 @pytest.fixture(scope="module")
-def shop_tables(postgres: PostgresServer) -> Iterator[dict[Any, Any]]:
+def shop(postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
     with bed(postgres, "shop") as made:
-        yield tables_of(made.connection)
+        yield made.connection
+
+
+@pytest.fixture(scope="module")
+def shop_tables(shop: psycopg.Connection[Any]) -> dict[Any, Any]:
+    return tables_of(shop)
