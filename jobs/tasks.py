@@ -121,7 +121,8 @@ class TaskRunner:
 
     def _refresh(self, task: Task) -> dict[Target, Written | None]:
         written = self._refresher.run(task)
-        self._on_ended(task.target)
+        if written is not None:
+            self._on_ended(task.target)
         return {task.target: written}
 
     def _write(self, task: Task, changes: Changes) -> Written:

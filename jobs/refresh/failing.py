@@ -18,7 +18,8 @@ from sinks.delta.held import Held
 
 _log = get(__name__)
 
-ALONE: Final = frozenset({"VIEW_FAILED", "VIEW_REFUSED", "VIEW_KEY_NOT_UNIQUE", "SPARK"})
+SPARK: Final = "SPARK"
+ALONE: Final = frozenset({"VIEW_FAILED", "VIEW_REFUSED", "VIEW_KEY_NOT_UNIQUE", SPARK})
 """What a query may fail with and stop no other view: its own SQL, over these rows."""
 
 
@@ -41,7 +42,8 @@ class FailingViews:
 
     def fail(self, view: str, error: OperatorError, now: Mapping[str, Held]) -> None:
         """Its refresh from these rows has failed."""
-        self._read[view] = now
+        # What Spark gives no reason for may be over by the next batch.
+        self._read[view] = now if error.code != SPARK else {}
         trouble = Trouble(error.code, error.message, error.hint or "")
         if self._troubles.get(view) != trouble:
             _log.error("view stopped alone", view=view, code=error.code, reason=error.message, remedy=error.hint)

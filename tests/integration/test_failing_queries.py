@@ -97,7 +97,7 @@ def test_queries_that_fail_stop_alone_and_come_back(shop: Pipeline):
 
     for *_, healing in STOPS:
         shop.admin.execute(healing)
-    wait_until(lambda: stopped(shop) == {}, what="them to follow again", timeout_s=120)
+    wait_until(lambda: stopped(shop) == {}, what="them to follow again", timeout_s=240)
     shop.catch_up()
     assert unequal(shop) == {}
 
@@ -106,13 +106,13 @@ def test_it_stays_alone_when_apply_is_killed_and_is_told_of_by_the_next_one(shop
     codes, breaking, healing = STOPS[0]
     shop.admin.execute(breaking.replace("900", "901"))
     assert wait_for(shop, "totals").returncode == 0
-    wait_until(lambda: stopped(shop) == codes, what="it to stop")
+    wait_until(lambda: stopped(shop) == codes, what="it to stop", timeout_s=60)
 
     shop.apply.kill()
     shop.admin.execute(healing.replace("900", "901"))
     shop.start_apply()
 
-    wait_until(lambda: stopped(shop) == {}, what="it to follow again", timeout_s=120)
+    wait_until(lambda: stopped(shop) == {}, what="it to follow again", timeout_s=240)
     shop.catch_up()
     assert unequal(shop) == {}
 
@@ -134,7 +134,7 @@ def test_over_a_table_that_stopped_it_stays_alone_and_comes_back(shop: Pipeline)
     assert unequal(shop).keys() == over_items
 
     shop.admin.execute("ALTER TABLE order_items ADD PRIMARY KEY (line, order_id)")
-    wait_until(lambda: table("order_items") is None, what="it to be read again", timeout_s=120)
+    wait_until(lambda: table("order_items") is None, what="it to be read again", timeout_s=240)
     shop.catch_up()
     assert unequal(shop) == {}
 
