@@ -116,6 +116,9 @@ INSERT INTO public.events SELECT g, 'n' || g FROM generate_series(1, 19) g;
 CREATE TABLE public.others (id int PRIMARY KEY);
 """
 
+PATIENT_S = 240
+"""Dozens of tables are read again, on a machine that others may keep busy."""
+
 
 @contextmanager
 def source_of(database: Database, pipeline: str, folder: Path, kafka: Any, ddl: str) -> Iterator[Settings]:
@@ -161,7 +164,7 @@ def settle(capture: RunningCapture, admin: Any, besides: str = "") -> Progress:
         stopped = {topic for topic, stop in progress.stopped.items() if stop.covers(progress.lsn)}
         return progress if stopped <= {besides} else None
 
-    return wait_until(followed, what="all tables to be followed", timeout_s=60)
+    return wait_until(followed, what="all tables to be followed", timeout_s=PATIENT_S)
 
 
 def rows(admin: Any, name: str) -> dict[str, dict[str, str | None]]:
@@ -229,6 +232,7 @@ def test_what_cannot_be_followed_stops_alone_until_it_is_mended(prepared: Any) -
         wait_until(
             lambda: [name for name in tables if record(settings, name).stopped is None] == [],
             what="the tables to stop",
+            timeout_s=PATIENT_S,
         )
         for name, ddl in tables.items():
             trouble = record(settings, name).stopped
@@ -243,6 +247,7 @@ def test_what_cannot_be_followed_stops_alone_until_it_is_mended(prepared: Any) -
         wait_until(
             lambda: capture.error or [name for name in tables if record(settings, name).stopped is not None] == [],
             what="the tables to be read again",
+            timeout_s=PATIENT_S,
         )
         settle(capture, admin, besides="t1_x")  # the name that a table had for a while
         for name in tables:
