@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.plan.nodes import Attribute
 from jobs.refresh.difference import few_changes, many_changes, not_unique, require_unique
 from jobs.refresh.evaluation import Evaluation
-from jobs.refresh.lookup import ROWS_MAX, TooMany, row_values
+from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import ReadRelations, Untold
 from jobs.refresh.stored import Stored
@@ -104,7 +104,7 @@ class QueryChanges:
         return max(1.0, share * self._stored.count())
 
     def _of_few(self, evaluation: Evaluation, refresh: Refresh, few: pa.Table, rows: DataFrame) -> Found:
-        new = _few(rows)
+        new = self._few(rows)
         stored = self._stored.with_keys(few.rename_columns([evaluation.column_of(each) for each in _by(refresh)]))
         if not self._proved:
             self._require_nobody_elses(new, stored)
@@ -136,9 +136,9 @@ class QueryChanges:
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:
         rows = evaluation.all_rows()
-        if self._stored.count() <= ROWS_MAX:
+        if self._stored.count() <= self._stored.rows_max():
             try:
-                changes = few_changes(self._spec, self._stored.all_few(), _few(rows), self._lsn)
+                changes = few_changes(self._spec, self._stored.all_few(), self._few(rows), self._lsn)
                 return self._found(changes, rows, How.FULL, None, why)
             except TooMany:
                 pass
@@ -162,17 +162,17 @@ class QueryChanges:
         count = changes.count()
         return Found(changes if count else None, count, how, why, keys)
 
+    def _few(self, rows: DataFrame) -> pa.Table:
+        most = self._stored.rows_max()
+        found = rows.limit(most + 1).toArrow()
+        if found.num_rows > most:
+            raise TooMany
+        return found
+
     def _kept(self, frame: DataFrame) -> DataFrame:
         held = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._relations.at_end(held.unpersist)
         return held
-
-
-def _few(rows: DataFrame) -> pa.Table:
-    found = rows.limit(ROWS_MAX + 1).toArrow()
-    if found.num_rows > ROWS_MAX:
-        raise TooMany
-    return found
 
 
 def _by(refresh: Refresh) -> list[Attribute]:

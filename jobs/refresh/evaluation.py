@@ -7,7 +7,8 @@ tables as soon as it is parsed, so a name may be given anew while frames of it a
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,7 @@ from jobs.plan.view import ViewPlan
 from jobs.refresh.fetched import FetchedScans
 from jobs.refresh.relations import ReadRelations
 from jobs.upkeep.narrow import Key, Narrowing
+from jobs.upkeep.near import Near
 from jobs.upkeep.refresh import Refresh, keyed_sql, narrowed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State, Tables
 from sinks.delta.held import Held
@@ -38,18 +40,23 @@ class Evaluation:
         self._spec = spec
         self._plan: ViewPlan = spec.plan
         self._relations = relations
-        self._tables = Tables(now, prefix=f"{spec.name}__")
+        self._prefix = f"{spec.name}__"
+        self._tables = Tables(now, self._prefix)
         self._now = now
-        for name, held in now.items():
-            self._call(name, State.NOW, relations.rows(name, held))
+        self._fetched = FetchedScans(self._lookup, self._prefix)
+        self._called: set[str] = set()
 
     def all_rows(self) -> DataFrame:
         """The whole answer."""
-        return self._shown(self._spark.sql(plan_refresh(self._plan, self._tables, self._now).full))
+        return self._shown(self._answer(plan_refresh(self._plan, self._tables, self._now).full))
 
     def planned(self, changed: Mapping[str, DataFrame], known: Mapping[str, Held]) -> Refresh:
         """What is run, given the images of the relations that changed, and the former states."""
-        found = plan_refresh(self._plan, self._tables, changed)
+        near = Near(
+            lambda relation, column: self._relations.image_values(relation, known[relation], column),
+            Narrowing(self._fetched.scan),
+        )
+        found = plan_refresh(self._plan, self._tables, changed, near)
         for name, images in changed.items():
             self._call(name, State.CHANGED, images)
         for name in found.before:
@@ -58,7 +65,7 @@ class Evaluation:
 
     def affected(self, refresh: Refresh) -> DataFrame:
         """The affected values of `refresh.by`, by number."""
-        return self._spark.sql(refresh.affected)
+        return self._answer(refresh.affected)
 
     def rows_of(self, refresh: Refresh, keys: DataFrame) -> DataFrame:
         """The rows that have these keys now."""
@@ -67,26 +74,30 @@ class Evaluation:
     def rows_of_few(self, refresh: Refresh, keys: DataFrame, few: pa.Table) -> DataFrame:
         """The same of few keys: scans read what these ask for at once, else are bounded by the least and greatest."""
         known = {column: _key(column.sql, few.column(column.sql), keys) for column in refresh.by}
-        fetched = FetchedScans(self._lookup)
-        plan, _ = Narrowing(fetched.scan).narrow(self._plan.root, known)
-        for name, (relation, rows) in fetched.tables.items():
-            schema = self._relations.schema(relation, rows.column_names)
-            self._spark.createDataFrame(rows, schema).createOrReplaceTempView(self._fetched(name))
-        return self._keyed(keys, keyed_sql(self._plan, refresh.by, plan, lambda name: self._name(name, fetched)))
+        plan, _ = Narrowing(self._fetched.scan).narrow(self._plan.root, known)
+        sql = keyed_sql(self._plan, refresh.by, plan, lambda name: self._tables.name(name, State.NOW))
+        return self._keyed(keys, sql)
 
     def _keyed(self, keys: DataFrame, sql: str) -> DataFrame:
         with _naming:
             keys.createOrReplaceTempView(KEYS)
-            return self._shown(self._spark.sql(sql))
+            return self._shown(self._answer(sql))
+
+    def _answer(self, sql: str) -> DataFrame:
+        """What the SQL says, once all that it names is there."""
+        for name, held in self._now.items():
+            self._call_if_named(sql, self._tables.name(name, State.NOW), partial(self._relations.rows, name, held))
+        for name, (relation, rows) in self._fetched.tables.items():
+            self._call_if_named(sql, name, partial(self._relations.frame, relation, rows))
+        return self._spark.sql(sql)
+
+    def _call_if_named(self, sql: str, name: str, rows: Callable[[], DataFrame]) -> None:
+        if name in sql and name not in self._called:
+            self._called.add(name)
+            rows().createOrReplaceTempView(name)
 
     def _lookup(self, relation: str, wanted: Mapping[str, Any], columns: tuple[str, ...]) -> pa.Table:
         return self._relations.lookup(relation, self._now[relation], wanted, columns)
-
-    def _name(self, relation: str, fetched: FetchedScans) -> str:
-        return self._fetched(relation) if relation in fetched.tables else self._tables.name(relation, State.NOW)
-
-    def _fetched(self, name: str) -> str:
-        return f"{self._spec.name}__{name.replace(' ', '_')}"
 
     def column_of(self, attribute: Attribute) -> str:
         """What the view calls it."""

@@ -23,9 +23,10 @@ Lookup = Callable[[str, Mapping[str, Any], tuple[str, ...]], "pa.Table"]
 
 @dataclass(slots=True)
 class FetchedScans:
-    """The scans of one refresh; `tables` are what they became, by a name that no relation has."""
+    """The scans of one refresh; `tables` are what they became, by names that begin with `prefix`."""
 
     lookup: Lookup
+    prefix: str
     tables: dict[str, tuple[str, pa.Table]] = field(default_factory=dict)
 
     def scan(self, node: Scan, known: Known) -> Narrowed:
@@ -38,7 +39,7 @@ class FetchedScans:
             rows = self.lookup(node.relation, wanted, node.sources)
         except TooMany:
             return _by_key(node, known)
-        name = f"fetched {len(self.tables)}"
+        name = f"{self.prefix}fetched_{len(self.tables)}"
         self.tables[name] = node.relation, rows
         values = {column: Key(None, values=rows.column(name)) for column, name in source.items()}
         return Scan(name, node.columns, node.sources, node.key), values

@@ -38,6 +38,15 @@ def paired(before: pa.Table, changes: pa.Table, columns: Sequence[str], key: Seq
     return pa.table({OLD: structs[0], NEW: structs[1]})
 
 
+def values_in(pairs: pa.Table, column: str) -> Any:
+    """All values that a column has on either side."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sides = [pc.struct_field(rows, [rows.type.get_field_index(column)]) for rows in map(pairs.column, (OLD, NEW))]
+    return pa.chunked_array([chunk for side in sides for chunk in side.chunks])
+
+
 def spark_schema(types: Mapping[str, str]) -> StructType:
     """The schema of the pairs."""
     from pyspark.sql.types import StructField, StructType

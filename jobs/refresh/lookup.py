@@ -6,7 +6,7 @@ In: a table's path and version, columns, and keys as Arrow columns. Out: exactly
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MAX: Final = 50_000
-"""More rows than this are Spark's."""
+BYTES_MAX: Final = 64 << 20
+"""More than this is Spark's."""
+BATCHES_AHEAD: Final = 4
+FILES_AHEAD: Final = 2
 
 
 class TooMany(Exception):  # noqa: N818  not an error: Spark does it
@@ -47,13 +50,26 @@ def rows_among(
 
     try:
         table = DeltaTable(path, version=version, storage_options=dict(options) or None)
-        scanner = table.to_pyarrow_dataset().scanner(columns=list(columns), filter=_condition(among))
-        found = scanner.head(ROWS_MAX + 1)
+        scanner = table.to_pyarrow_dataset().scanner(
+            columns=list(columns),
+            filter=_condition(among),
+            batch_readahead=BATCHES_AHEAD,
+            fragment_readahead=FILES_AHEAD,
+        )
+        return pa.Table.from_batches(_bounded(scanner.to_batches()), scanner.projected_schema)
     except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
         raise TooMany from error
-    if found.num_rows > ROWS_MAX:
-        raise TooMany
-    return found
+
+
+def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """As long as they are few."""
+    rows = size = 0
+    for batch in batches:
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows > ROWS_MAX or size > BYTES_MAX:
+            raise TooMany
+        yield batch
 
 
 def _condition(among: Mapping[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from jobs.plan.nodes import Scan, walk
 from jobs.plan.view import ViewPlan
-from jobs.refresh.images import alike, paired, spark_schema, struct_type
+from jobs.refresh.images import alike, paired, spark_schema, struct_type, values_in
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
 from jobs.refresh.ways import Way, readable, way
 from jobs.upkeep.tables import NEW, OLD
@@ -31,7 +31,6 @@ from sinks.spec import ViewSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
 CHANGES_MAX: Final = 10_000
 """More changed keys than this are looked up by Spark."""
@@ -81,6 +80,7 @@ class ReadRelations:
         }
         self._moved: dict[str, Moved] = {}
         self._images: dict[tuple[str, Held], DataFrame | None] = {}
+        self._pairs: dict[tuple[str, Held], pa.Table] = {}
         self._rows: dict[tuple[str, int], DataFrame] = {}
         self._ends: list[Callable[[], object]] = []
 
@@ -109,6 +109,7 @@ class ReadRelations:
         self._moved.clear()
         self._images.clear()
         self._rows.clear()
+        self._pairs.clear()
         for free in ends:
             free()
 
@@ -120,9 +121,16 @@ class ReadRelations:
             self._rows[name, held.version] = found
         return found
 
-    def schema(self, name: str, columns: Sequence[str]) -> StructType:
-        """Of some of the relation's columns."""
-        return struct_type({column: self._relations[name].types[column] for column in columns})
+    def frame(self, name: str, rows: pa.Table) -> DataFrame:
+        """Rows of some of the relation's columns, for Spark."""
+        types = self._relations[name].types
+        schema = struct_type({column: types[column] for column in rows.column_names})
+        return self._spark.createDataFrame(rows, schema)
+
+    def image_values(self, name: str, since: Held, column: str) -> Any:
+        """What the changed rows have or had in a column, if that is at hand."""
+        pairs = self._pairs.get((name, since))
+        return values_in(pairs, column) if pairs is not None else None
 
     def lookup(self, name: str, held: Held, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         """The rows that have one of the wanted values in each of these columns; TooMany where they are not few."""
@@ -153,16 +161,16 @@ class ReadRelations:
         if led is Way.ANEW:
             raise Untold
         if led is Way.BATCH and moved is not None:
-            return self._of_batch(relation, moved, moved.changes) if moved.changes is not None else None
+            return self._of_batch(relation, since, moved, moved.changes) if moved.changes is not None else None
         try:
             return self._held(self._compared(relation, self.rows(name, since), self.rows(name, now)))
         except PySparkException as error:
             # The version, or its files, went with their time.
             raise Untold from error
 
-    def _of_batch(self, relation: ReadRelation, moved: Moved, changes: DataFrame) -> DataFrame | None:
+    def _of_batch(self, relation: ReadRelation, since: Held, moved: Moved, changes: DataFrame) -> DataFrame | None:
         try:
-            return self._looked_up(relation, moved, changes)
+            return self._looked_up(relation, since, moved, changes)
         except TooMany:
             pass
         key = relation.spec.key
@@ -174,7 +182,7 @@ class ReadRelations:
         after = changed.where(F.col(OP) == UPSERT).drop(OP)
         return self._held(self._compared(relation, before, after))
 
-    def _looked_up(self, relation: ReadRelation, moved: Moved, changes: DataFrame) -> DataFrame | None:
+    def _looked_up(self, relation: ReadRelation, since: Held, moved: Moved, changes: DataFrame) -> DataFrame | None:
         if moved.count > CHANGES_MAX:
             raise TooMany
         spec, sink, columns = relation.spec, relation.sink, relation.columns
@@ -182,7 +190,7 @@ class ReadRelations:
         keys = changed.select(list(spec.key))
         before = rows_with(sink.path, sink.storage_options, moved.before.version, columns, keys)
         schema = spark_schema(relation.types)
-        pairs = paired(before, changed, columns, spec.key)
+        pairs = self._pairs[spec.name, since] = paired(before, changed, columns, spec.key)
         return self._spark.createDataFrame(pairs, schema) if pairs.num_rows else None
 
     def _compared(self, relation: ReadRelation, before: DataFrame, after: DataFrame) -> DataFrame:

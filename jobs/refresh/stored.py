@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.refresh.lookup import rows_with
+from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
 from jobs.refresh.relations import rows_at
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.spec import ViewSpec
+
+UNPACKED: Final = 4
+"""Bytes in memory for one in a file, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +41,11 @@ class Stored:
 
     def count(self) -> int:
         """How many there are, by the table's own statistics."""
-        return self.sink.row_count(self.held.version)
+        return self.sink.size(self.held.version).rows
+
+    def rows_max(self) -> int:
+        """How many rows of this view may pass through this process, as far as those that are there tell."""
+        size = self.sink.size(self.held.version)
+        if not size.rows:
+            return ROWS_MAX
+        return max(1, min(ROWS_MAX, BYTES_MAX * size.rows // max(1, size.bytes * UNPACKED)))

@@ -33,12 +33,29 @@ class _Side:
     def touched(self, planning: Planning, columns: Columns) -> str:
         return planning.touched(self.node, columns, self.used)
 
-    def now(self, planning: Planning, columns: Columns) -> str:
-        return f"SELECT {names(columns)} FROM {planning.now(self.node)}"
+    def now(self, planning: Planning, columns: Columns, rows: Plan) -> str:
+        return f"SELECT {names(columns)} FROM {planning.now(rows)}"
 
-    def both(self, planning: Planning, columns: Columns) -> str:
+    def both(self, planning: Planning, columns: Columns, rows: Plan) -> str:
         """Its rows now, and the touched ones, which have those that are gone."""
-        return f"{self.now(planning, columns)} UNION ALL {self.touched(planning, columns)}"
+        return f"{self.now(planning, columns, rows)} UNION ALL {self.touched(planning, columns)}"
+
+
+class _Met:
+    """The rows of further inputs that meet touched rows of `start`, one input after the other."""
+
+    def __init__(self, planning: Planning, start: _Side, conditions: Sequence[Expr]) -> None:
+        self._near = planning.near
+        self._conditions = [each for each in conditions if isinstance(each, Equality)]
+        self._known = self._near.known(start.node, start.shown) if self._near is not None else {}
+
+    def rows(self, side: _Side, *, alone: bool) -> Plan:
+        """Those of `side` now; `alone` where only these count, so that their values lead on to other inputs."""
+        if self._near is None or not self._known:
+            return side.node
+        plan, found = self._near.narrowed(side.node, self._known, self._conditions)
+        self._known |= dict(found) if alone else {}
+        return plan
 
 
 def touched_join(planning: Planning, node: Join, wanted: Columns, used: Columns) -> str:
@@ -92,9 +109,10 @@ def _term(
     needed = _needed(planning, start, sides, kept, missing)
     shown = start.shown.union(*(available[side.node] for side in needed))
     tables = [table(start.touched(planning, start.shown))]
+    met = _Met(planning, start, kept)
     for side in needed:
         rows = side.both if side in later else side.now
-        tables.append(table(rows(planning, available[side.node])))
+        tables.append(table(rows(planning, available[side.node], met.rows(side, alone=side not in later))))
     filters = [each for each in kept if each.reads <= shown]
     items = renamed(wanted, {column: same for column, same in known.items() if same is not None})
     return f"SELECT {items} FROM {', '.join(tables)}{where(filters)}"
@@ -193,7 +211,8 @@ def _outer_terms(planning: Planning, turn: _Turn, conditions: Sequence[Expr], wa
     else:
         planning.note(Cost.FAN_OUT if any(isinstance(each, Equality) for each in kept) else Cost.EVERY_KEY, start.node)
         known = {}
-        rows = (other.both if turn.both else other.now)(planning, shown)
+        met = _Met(planning, start, kept).rows(other, alone=not turn.both)
+        rows = (other.both if turn.both else other.now)(planning, shown, met)
         pairs = f"{touched} JOIN {table(rows)} ON {conjunction(kept)}"
     yield f"SELECT {_items(wanted, known, frozenset())} FROM {pairs}"
     if turn.start_kept and of_other:

@@ -94,7 +94,7 @@ class Narrowing:
             case Scan():
                 return self.scan(node, known)
             case Filter():
-                return self._below(node, _spread(known, node.conditions))
+                return self._below(node, spread(known, node.conditions))
             case Project():
                 passed = {expr.attribute: known[made] for made, expr in node.items if made in known and expr.attribute}
                 plan, found = self._below(node, passed)
@@ -130,14 +130,14 @@ class Narrowing:
     def _join(self, node: Join, known: Known) -> Narrowed:
         """The values of an input that was read are keys of those that are joined with it."""
         inputs_ = list(node.inputs)
-        spread, found = _spread(known, node.conditions), dict[Attribute, Key]()
+        wider, found = spread(known, node.conditions), dict[Attribute, Key]()
         left = list(range(len(inputs_)))
         while left:
-            at = next((each for each in left if _own(inputs_[each], spread)), left[0])
+            at = next((each for each in left if _own(inputs_[each], wider)), left[0])
             left.remove(at)
-            inputs_[at], values = self.narrow(inputs_[at], spread)
+            inputs_[at], values = self.narrow(inputs_[at], wider)
             found |= values
-            spread = {**_spread(values, node.conditions), **spread}
+            wider = {**spread(values, node.conditions), **wider}
         return replace(node, inputs=tuple(inputs_)), found
 
     def _outer_join(self, node: OuterJoin, known: Known) -> Narrowed:
@@ -146,8 +146,8 @@ class Narrowing:
             return node, {}
         preserved = _own(node.left, known)
         left, found = self.narrow(node.left, preserved)
-        spread = _spread({**found, **preserved}, (each for each in node.conditions if isinstance(each, Equality)))
-        right, _ = self.narrow(node.right, spread)
+        wider = spread({**found, **preserved}, (each for each in node.conditions if isinstance(each, Equality)))
+        right, _ = self.narrow(node.right, wider)
         # The other side's columns are NULL as well where nothing matches.
         return replace(node, left=left, right=right), found
 
@@ -166,7 +166,7 @@ class Narrowing:
         """The nested query, narrowed where its conditions equate its own columns with keys of the outer query."""
         match node:
             case Filter() if not outer_reads(node.input):
-                return replace(node, input=self.narrow(node.input, _spread(known, node.conditions))[0])
+                return replace(node, input=self.narrow(node.input, spread(known, node.conditions))[0])
             case Join() if not any(map(outer_reads, node.inputs)):
                 return self._join(node, known)[0]
             case Filter() | Project() | Aggregate() | Window() | Limit() | Unnest():
@@ -184,11 +184,11 @@ def _own(node: Plan, known: Known) -> dict[Attribute, Key]:
     return {column: key for column, key in known.items() if column in columns}
 
 
-def _spread(known: Known, conditions: Iterable[Expr]) -> dict[Attribute, Key]:
+def spread(known: Known, conditions: Iterable[Expr]) -> dict[Attribute, Key]:
     """What is known of a column is known of its equals."""
     equal = Equalities(conditions)
-    spread = {same: key for column, key in known.items() for same in equal.of(column)}
-    return {**spread, **known}
+    wider = {same: key for column, key in known.items() for same in equal.of(column)}
+    return {**wider, **known}
 
 
 def narrowed_scans(node: Plan) -> tuple[frozenset[str], frozenset[str]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from jobs.plan.nodes import Attribute, Keyed, Plan, relations
 from jobs.plan.render import derived, names, table
+from jobs.upkeep.near import Near
 from jobs.upkeep.tables import State, Tables
 
 Columns = frozenset[Attribute]
@@ -37,6 +38,8 @@ class Planning:
     tables: Tables
     changed: frozenset[str]
     rules: Mapping[type, Rule]
+    near: Near | None = None
+    """How to read only what a changed row is joined with."""
     costs: dict[str, Cost] = field(default_factory=dict)
     before: set[str] = field(default_factory=set)
 

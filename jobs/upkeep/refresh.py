@@ -15,6 +15,7 @@ from jobs.plan.view import ViewPlan
 from jobs.upkeep.affected import RULES
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.narrow import Key, narrow
+from jobs.upkeep.near import Near
 from jobs.upkeep.planning import Cost, Planning
 from jobs.upkeep.tables import KEYS, State, Tables
 
@@ -36,10 +37,10 @@ class Refresh:
     costs: Mapping[str, Cost]
 
 
-def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str]) -> Refresh:
+def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str], near: Near | None = None) -> Refresh:
     """The SQL for a batch that changed these relations."""
     by = replaced_by(view)
-    planning = Planning(tables, frozenset(changed), RULES)
+    planning = Planning(tables, frozenset(changed), RULES, near)
     if not by:
         return _whole(view, planning, {})
     touched = planning.touched(view.root, by, view.outputs)

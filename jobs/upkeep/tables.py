@@ -38,5 +38,6 @@ class Tables:
         return tuple(self._number)
 
     def name(self, relation: str, state: State) -> str:
-        """The temporary view's name."""
-        return f"{self._prefix}{state.value}_{self._number[relation]}"
+        """The temporary view's name; what is no relation of these has one of its own."""
+        number = self._number.get(relation)
+        return relation if number is None else f"{self._prefix}{state.value}_{number}"

@@ -58,8 +58,16 @@ def rows_written(path: str, storage_options: Mapping[str, str]) -> int:
         return int(commit.get("operationMetrics", {}).get("numOutputRows", 0))
 
 
-def row_count(path: str, storage_options: Mapping[str, str], version: int) -> int:
-    """How many rows a version has, as its log says."""
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """What a version holds."""
+
+    rows: int
+    bytes: int
+
+
+def table_size(path: str, storage_options: Mapping[str, str], version: int) -> TableSize:
+    """A version's rows and bytes, as its log says."""
     import pyarrow as pa
     from deltalake import DeltaTable
 
@@ -67,7 +75,8 @@ def row_count(path: str, storage_options: Mapping[str, str], version: int) -> in
         table = DeltaTable(path, version=version, storage_options=dict(storage_options) or None)
         actions = pa.table(table.get_add_actions(flatten=True))
         counts = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else []
-        return sum(count or 0 for count in counts)
+        sizes = actions.column("size_bytes").to_pylist()
+        return TableSize(sum(count or 0 for count in counts), sum(size or 0 for size in sizes))
 
 
 def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

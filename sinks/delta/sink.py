@@ -14,7 +14,7 @@ from sinks.delta import direct
 from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
-from sinks.delta.log import TableState, row_count, rows_of, rows_written, table_rows, table_state
+from sinks.delta.log import TableSize, TableState, rows_of, rows_written, table_rows, table_size, table_state
 from sinks.delta.size import Way, measured, way_of
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import keep_up
@@ -71,9 +71,9 @@ class DeltaSink:
         self._located.require(_known(state))
         return Held(state.version, state.stamp.generation, state.turn)
 
-    def row_count(self, version: int) -> int:
-        """How many rows a version has, by its own statistics."""
-        return row_count(self._path, self._options, version)
+    def size(self, version: int) -> TableSize:
+        """How many rows a version has, and bytes, by its own statistics."""
+        return table_size(self._path, self._options, version)
 
     def write(self, changes: DataFrame, position: Position) -> Written:
         """Apply the changes and move to `position` in one commit; a batch without changes makes none."""

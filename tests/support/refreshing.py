@@ -14,6 +14,8 @@ from jobs.plan.types import INT4
 from jobs.plan.view import ViewPlan
 from jobs.refresh.fetched import FetchedScans
 from jobs.upkeep.narrow import Key, Narrowing
+from jobs.upkeep.near import Near
+from jobs.upkeep.planning import Cost
 from jobs.upkeep.refresh import Refresh, keyed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State
 from jobs.upkeep.tables import Tables as Names
@@ -57,6 +59,8 @@ class Refreshed:
         affected = self._spark.sql(plan.affected).localCheckpoint()
         keys = set(_bag(affected))
         self.affected += len(keys)
+        if Cost.EVERY_KEY not in plan.costs.values():
+            assert self._near(changed, before) == keys, "rows near changed ones, read by their values"
         if plan.narrowed is None:
             self.rows = _bag(self._spark.sql(plan.full)) if keys else self.rows
             return plan
@@ -72,17 +76,30 @@ class Refreshed:
         """The narrowed rows again, of scans that were read by the values of their keys."""
         keys = affected.toArrow()
         known = {column: Key(column.sql, values=keys.column(column.sql)) for column in plan.by}
-        scans = FetchedScans(self._lookup)
+        scans = FetchedScans(self._lookup, "by_key_")
         narrowed, _ = Narrowing(scans.scan).narrow(self._view.root, known)
+        self._show_fetched(scans)
+        sql = keyed_sql(self._view, plan.by, narrowed, lambda name: self._names.name(name, State.NOW))
+        return _bag(self._spark.sql(sql))
+
+    def _near(self, changed: Sequence[str], before: Tables) -> set[Row]:
+        """The affected keys again, of joined scans that were read by the values of changed rows."""
+
+        def values(relation: str, column: str) -> Any:
+            at = [name for name, _ in TABLES[relation]].index(column)
+            rows = [*before[relation].items(), *self._tables[relation].items()]
+            differ = [row[at] for key, row in rows if before[relation].get(key) != self._tables[relation].get(key)]
+            return pa.array(differ, _arrow(relation, column)) if relation in changed else None
+
+        scans = FetchedScans(self._lookup, "near_")
+        plan = plan_refresh(self._view, self._names, changed, Near(values, Narrowing(scans.scan)))
+        self._show_fetched(scans)
+        return set(_bag(self._spark.sql(plan.affected)))
+
+    def _show_fetched(self, scans: FetchedScans) -> None:
         for name, (relation, rows) in scans.tables.items():
             frame = self._spark.createDataFrame(rows, _schema(relation, rows.column_names))
-            frame.createOrReplaceTempView(name.replace(" ", "_"))
-
-        def name_of(relation: str) -> str:
-            fetched = relation in scans.tables
-            return relation.replace(" ", "_") if fetched else self._names.name(relation, State.NOW)
-
-        return _bag(self._spark.sql(keyed_sql(self._view, plan.by, narrowed, name_of)))
+            frame.createOrReplaceTempView(name)
 
     def _lookup(self, relation: str, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         names = [column for column, _ in TABLES[relation]]
