@@ -16,7 +16,7 @@ from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
-from jobs.apply import ApplyRun
+from jobs.apply import ApplyRun, Finished
 from jobs.control import ControlServer
 from jobs.prove import Mend, Mended
 from jobs.proving import ProofThread
@@ -46,15 +46,23 @@ def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
 
 def _apply_while_owner(settings: Settings, spark: SparkSession, stop: threading.Event, *, once: bool) -> bool:
     """Whether it is done; False when Kafka has lost touch with this process, which then asks to own again."""
+
+    def on_wait(owner: str | None, waited_s: float) -> None:
+        if stop.is_set():
+            raise Finished
+        _tell_who_runs(owner, waited_s)
+
     try:
         with ControlServer(settings) as control:
-            control.acquire(_ACQUIRE_S, _tell_who_runs)
+            control.acquire(_ACQUIRE_S, on_wait)
             _log.info("apply is ready", master=settings.apply.master)
             run = ApplyRun(settings, spark, control, stop.wait, once=once)
             with ProofThread(settings, by_clock=not once) as proofs:
                 run.proofs = proofs
                 run.run()
             return True
+    except Finished:
+        return True
     except CdcError as error:
         if not isinstance(error, TransientError) and error.code != "APPLY_FENCED":
             raise

@@ -82,7 +82,7 @@ def test_a_changed_file_is_loaded_anew_and_a_removed_one_is_reported(shop: Pipel
 
 
 def test_a_second_apply_waits_and_takes_over_when_the_first_is_killed(shop: Pipeline):
-    change = "UPDATE orders SET amount = amount + 1, paid = NOT paid WHERE id % 5 = 0"
+    change = "UPDATE public.orders SET amount = amount + 1, paid = NOT paid WHERE id % 5 = 0"
     second = Command(shop.config, ("apply",), shop.config.parent / "second.log").start()
     try:
         wait_until(lambda: "waiting for" in second.text(), what="the second to wait", timeout_s=120)
