@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from cdc.history_settings import History
 from cdc.sections import Protected, Section, read_secret
 from cdc.source_settings import EXCLUDE, HASH, MASK, Mask, Role, Source
 
@@ -22,6 +23,7 @@ __all__ = [
     "Cache",
     "Capture",
     "Delta",
+    "History",
     "Kafka",
     "Mask",
     "Metrics",
@@ -232,6 +234,7 @@ class Settings(Section):
     capture: Capture = Capture()
     snapshot: Snapshot = Snapshot()
     delta: Delta = Delta()
+    history: History = History()
     search: Search = Search()
     cache: Cache = Cache()
     apply: Apply = Apply()

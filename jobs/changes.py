@@ -67,7 +67,7 @@ def read_changes(
     watch: Watch = STRICT,
 ) -> Changes:
     """The last change per key of `table` in [start, end) per partition, of transactions with floor <= LSN < ceiling."""
-    if _records_max(*offsets) <= RECORDS_MAX:
+    if records_max(*offsets) <= RECORDS_MAX:
         try:
             return _from_driver(spark, table, read_small_range(table, kafka, offsets, lsns), watch)
         except Unusual as odd:
@@ -91,8 +91,8 @@ def _from_spark(
     watch: Watch,
 ) -> Changes:
     with translated(f"reading {table.topic}"):
-        rows = _last_per_key(_records(spark, table, kafka, *offsets), table, lsns)
-        if _records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
+        rows = _last_per_key(read_records(spark, table, kafka, *offsets), table, lsns)
+        if records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
             rows = rows.coalesce(1)
         held = typed(rows, table, watch).persist(StorageLevel.MEMORY_AND_DISK)
         nameless = F.arrays_overlap(UNFIT_COLUMNS, F.array(*map(F.lit, table.key)))
@@ -102,7 +102,7 @@ def _from_spark(
         live = held.where(F.col(OP) != TRUNCATE)
         if truncates:
             live = live.where(~before_truncate(truncates))
-        watched = _watched(live, table, watch) if any(row[4] for row in counted) else []
+        watched = watched_rows(live, table, watch) if any(row[4] for row in counted) else []
         # No row of such a key can be in any view, so there is nothing to delete either.
         frame = live.where(~nameless) if any(row[5] for row in counted) else live
         count = sum(row[2] for row in counted) if frame is live and not truncates else frame.count()
@@ -120,7 +120,7 @@ def _from_spark(
         )
 
 
-def _watched(live: DataFrame, table: TableInfo, watch: Watch) -> list[Row]:
+def watched_rows(live: DataFrame, table: TableInfo, watch: Watch) -> list[Row]:
     """The rows that have a digest: changes of keys that are known, and upserts that fit no type."""
     unfit_max = watch.unfit_max or 0
     most = unfit_max + len(watch.known)
@@ -130,16 +130,16 @@ def _watched(live: DataFrame, table: TableInfo, watch: Watch) -> list[Row]:
     return found
 
 
-def _records_max(start: Sequence[int], end: Sequence[int]) -> int:
+def records_max(start: Sequence[int], end: Sequence[int]) -> int:
     return sum(max(0, last - first) for first, last in zip(start, end, strict=True))
 
 
-def _records(
+def read_records(
     spark: SparkSession, table: TableInfo, kafka: Kafka, start: Sequence[int], end: Sequence[int]
 ) -> DataFrame:
     ranges = {at: pair for at, pair in enumerate(zip(start, end, strict=True)) if pair[0] < pair[1]}
     if not ranges:
-        columns = "key string, value string, position string, partition int, offset bigint"
+        columns = "key string, value string, position string, partition int, offset bigint, produced bigint"
         return spark.createDataFrame([], columns)
     options = {
         **source_options(kafka),
@@ -158,6 +158,7 @@ def _records(
             F.get(header, F.lit(0))["value"].cast("string").alias("position"),
             "partition",
             "offset",
+            F.unix_millis("timestamp").alias("produced"),
         )
     )
 
@@ -165,9 +166,9 @@ def _records(
 def _last_per_key(records: DataFrame, table: TableInfo, lsns: tuple[int, int]) -> DataFrame:
     # A struct's maximum is several times faster than a window; the position comes first, so it decides.
     newest = F.max(F.struct("lsn", "ordinal", "offset", "at", "op", "after")).alias("newest")
-    inside = positioned(records, table).where(_inside(*lsns))
-    return inside.groupBy("key", "partition").agg(newest).select("key", "partition", "newest.*")
+    found = positioned(records, table).where(inside(*lsns))
+    return found.groupBy("key", "partition").agg(newest).select("key", "partition", "newest.*")
 
 
-def _inside(floor: int, ceiling: int) -> Column:
+def inside(floor: int, ceiling: int) -> Column:
     return (F.col("lsn") >= floor) & (F.col("lsn") < ceiling)

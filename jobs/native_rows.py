@@ -35,7 +35,10 @@ class Unusual(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The last change of a key; `after` is None for a delete."""
+    """The last change of a key; `after` is None for a delete.
+
+    `op` is as in its envelope, empty for a tombstone; `ms` is its commit's time and `produced` Kafka's, in milliseconds.
+    """
 
     lsn: int
     ordinal: int
@@ -43,6 +46,9 @@ class Last:
     partition: int
     key: Mapping[str, Any]
     after: Mapping[str, Any] | None
+    op: str = ""
+    ms: int = 0
+    produced: int = 0
 
 
 def spark_schema(table: TableInfo) -> types.StructType:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from cdc.lsn import format_lsn
 from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from jobs.batch import TABLE, Target
 from jobs.declare import OnError, load_views, mirror_spec
 from jobs.tables import TableInfo
+from sinks.history.columns import HISTORY
 from sinks.protocol import Sink
 from sinks.registry import make_sink
 from sinks.spec import Kind, SinkOptions, ViewSpec
@@ -42,7 +44,7 @@ def declared(
     """A mirror of every table and every declared view, by name; nothing before anything is captured."""
     if not tables:
         return {}
-    specs = [mirror_spec(table) for table in tables.values()]
+    specs = [_with_history(mirror_spec(table), table, settings) for table in tables.values()]
     specs += load_views(settings.views, tables, on_error)
     read = {relation for spec in specs for relation in spec.relations}
     return {spec.name: _with_table(spec, is_read=spec.name in read) for spec in specs}
@@ -54,6 +56,13 @@ def _with_table(spec: ViewSpec, *, is_read: bool) -> ViewSpec:
     if has_one or not (is_read or spec.kind is Kind.QUERY):
         return spec
     return replace(spec, sinks=(SinkOptions(TABLE), *spec.sinks))
+
+
+def _with_history(spec: ViewSpec, table: TableInfo, settings: Settings) -> ViewSpec:
+    """The mirror with one sink more, if the configuration wants a history of its table."""
+    if not settings.history.covers(table.schema, table.table):
+        return spec
+    return replace(spec, sinks=(*spec.sinks, SinkOptions(HISTORY, {"shape_lsn": format_lsn(table.lsn)})))
 
 
 def load_pipeline(settings: Settings, on_error: OnError | None = None) -> Pipeline:

@@ -41,9 +41,13 @@ UNFIT: Final = "unfit"
 _BOUNDS = re.compile(r"\[-?\d+:-?\d+\]")
 
 
-def positioned(records: DataFrame, table: TableInfo) -> DataFrame:
-    """The records with their envelope read: `lsn`, `ordinal`, `op`, `after` (texts, by position), `at`."""
-    source = StructType([StructField("commit_lsn", LongType()), StructField("ordinal", LongType())])
+def positioned(records: DataFrame, table: TableInfo, *, timed: bool = False) -> DataFrame:
+    """The records with their envelope read: `lsn`, `ordinal`, `op`, `after` (texts, by position), `at`.
+
+    `timed`: with `tombstone`, `ms` (the commit's time, as far as the record has it) and `produced` (Kafka's).
+    """
+    numbers = ("commit_lsn", "ordinal", "ts_ms") if timed else ("commit_lsn", "ordinal")
+    source = StructType([StructField(name, LongType()) for name in numbers])
     after = _texts([column.name for column in _carried(table)])
     envelope = StructType([StructField("op", StringType()), StructField("after", after), StructField("source", source)])
     read = records.select(
@@ -54,7 +58,9 @@ def positioned(records: DataFrame, table: TableInfo) -> DataFrame:
         F.split("position", ":").alias("header"),
         F.concat(F.lit(f"{table.topic}@"), "partition", F.lit(":"), "offset").alias("at"),
         F.from_json("value", envelope).alias("envelope"),
+        "produced",
     )
+    times: list[Column | str] = [F.coalesce("envelope.source.ts_ms", "produced").alias("ms"), "tombstone", "produced"]
     header_lsn, header_ordinal = (F.get("header", F.lit(at)).try_cast("bigint") for at in (0, 1))
     op = F.when(F.col("tombstone"), F.lit(DELETE)).otherwise(F.col("envelope.op"))
     names = _positional(len(after.fields))
@@ -68,11 +74,12 @@ def positioned(records: DataFrame, table: TableInfo) -> DataFrame:
         _required(op, table).alias("op"),
         # By position, since two columns may differ in case alone.
         F.col("envelope.after").cast(names).alias("after"),
+        *(times if timed else ()),
     )
 
 
-def typed(rows: DataFrame, table: TableInfo, watch: Watch = STRICT) -> DataFrame:
-    """One row per key, its texts made values of Delta's types; a delete has its key alone.
+def typed(rows: DataFrame, table: TableInfo, watch: Watch = STRICT, *kept: Column) -> DataFrame:
+    """One row per change, its texts made values of Delta's types; a delete has its key alone. `kept` stay as they are.
 
     UNFIT_COLUMNS names the columns whose value is null only because none fits, where the watch lets such rows pass.
     DIGEST is the key's, of upserts among these and of the keys that are known.
@@ -104,6 +111,7 @@ def typed(rows: DataFrame, table: TableInfo, watch: Watch = STRICT) -> DataFrame
         F.col("at").alias(AT),
         F.col("ordinal").alias(ORDINAL),
         F.col("partition").alias(PARTITION),
+        *kept,
     )
 
 

@@ -18,6 +18,8 @@ from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
 from cdc.settings import Kafka
 from jobs.native_rows import Last, Unusual, arrow_rows
 from jobs.tables import TableInfo
+from sinks.history.columns import EVENT, MOMENT, ORDINAL, PRODUCED
+from sinks.protocol import DELETE
 
 RECORDS_MAX: Final = 5_000
 BYTES_MAX: Final = 16 << 20
@@ -55,6 +57,31 @@ def read_small_range(
     return SmallRange(arrow_rows(kept, table), max(truncates.values(), default=None), keys)
 
 
+def read_small_log(
+    table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], lsns: tuple[int, int]
+) -> pa.Table:
+    """Every change, typed, with EVENT, ORDINAL, MOMENT, PRODUCED; a truncate is left to Spark."""
+    found: dict[tuple[bytes, int, int], Last] = {}
+    for key, change in map(_change, _records(table, kafka, *offsets)):
+        if not is_inside(change.lsn, *lsns):
+            continue
+        if key == _TRUNCATE_KEY:
+            raise Unusual("truncate")
+        slot = (key, change.lsn, change.ordinal)
+        # A delete's tombstone says less than its event.
+        if change.op or slot not in found:
+            found[slot] = change
+    changes = list(found.values())
+    moments = [change.ms * 1000 for change in changes]
+    return (
+        arrow_rows(changes, table)
+        .append_column(EVENT, pa.array([change.op or DELETE for change in changes], pa.string()))
+        .append_column(ORDINAL, pa.array([change.ordinal for change in changes], pa.int64()))
+        .append_column(MOMENT, pa.array(moments, pa.timestamp("us", tz="UTC")))
+        .append_column(PRODUCED, pa.array([change.produced for change in changes], pa.int64()))
+    )
+
+
 def is_inside(lsn: int, floor: int, ceiling: int) -> bool:
     """Whether a change belongs to [floor, ceiling)."""
     return floor <= lsn < ceiling
@@ -66,7 +93,7 @@ def _order(change: Last) -> tuple[int, int, int]:
 
 def _change(message: Message) -> tuple[bytes, Last]:
     key, value = message.key(), message.value()
-    partition, offset = message.partition(), message.offset()
+    partition, offset, produced = message.partition(), message.offset(), message.timestamp()[1]
     assert partition is not None
     assert offset is not None
     try:
@@ -75,13 +102,14 @@ def _change(message: Message) -> tuple[bytes, Last]:
         keys = json.loads(key)
         if value is None:
             lsn, ordinal = _header_position(message)
-            return key, Last(lsn, ordinal, offset, partition, keys, None)
+            return key, Last(lsn, ordinal, offset, partition, keys, None, "", produced, produced)
         envelope = json.loads(value)
         source, op = envelope["source"], envelope["op"]
         after = envelope["after"] if op in ("c", "r", "u") else None
         if op not in ("c", "r", "u", "d", "t") or (after is None) != (op in ("d", "t")):
             raise ValueError("another kind of event")
-        return key, Last(int(source["commit_lsn"]), int(source["ordinal"]), offset, partition, keys, after)
+        at = int(source["commit_lsn"]), int(source["ordinal"]), offset, partition
+        return key, Last(*at, keys, after, op, int(source.get("ts_ms", produced)), produced)
     except (ValueError, TypeError, KeyError, AttributeError) as odd:
         raise Unusual("record") from odd
 

@@ -20,12 +20,14 @@ from cdc.settings import Settings
 from jobs.batch import Mode, Offsets, Target, Task, held_back, stages
 from jobs.changes import Changes, read_changes
 from jobs.dead_letters import DeadLetters
+from jobs.every_change import read_every_change
 from jobs.failures import translated
 from jobs.refresh.refresher import Refresher
 from jobs.refresh.relations import Moved
 from jobs.unfit import LackingRows, deleted, refused_by
 from jobs.view import view_changes
 from sinks.delta import DeltaSink
+from sinks.history.columns import HISTORY
 from sinks.protocol import OP, UPSERT, Position, Written
 
 _log = get(__name__)
@@ -44,6 +46,8 @@ class _Range:
     end: Offsets
     floor_lsn: int
     ceiling_lsn: int
+    every_change: bool
+    """A history takes all changes, any other sink the last one of each key."""
 
 
 class TaskRunner:
@@ -102,7 +106,7 @@ class TaskRunner:
         return [target for target, what in done.items() if what is None]
 
     def _read_and_write(self, key: _Range, tasks: Sequence[Task]) -> dict[Target, Written | None]:
-        changes = read_changes(
+        changes = (read_every_change if key.every_change else read_changes)(
             self._spark,
             self._pipeline.tables[key.topic],
             self._settings.kafka,
@@ -138,9 +142,10 @@ class TaskRunner:
                 sink.advance(position)
                 written = Written()
             else:
-                rows = view_changes(deleted(changes.frame, refused), spec)
+                every = target.sink == HISTORY
+                rows = changes.frame if every else view_changes(deleted(changes.frame, refused), spec)
                 if replaced:
-                    written = sink.replace(rows.where(F.col(OP) == UPSERT), position)
+                    written = sink.replace(rows if every else rows.where(F.col(OP) == UPSERT), position)
                 else:
                     before = relation.held() if relation is not None else None
                     written = sink.write(rows, position)
@@ -164,4 +169,5 @@ class TaskRunner:
 
 
 def _range(task: Task) -> _Range:
-    return _Range(task.target.topic, task.start, task.end, task.floor_lsn, task.position.lsn)
+    target = task.target
+    return _Range(target.topic, task.start, task.end, task.floor_lsn, task.position.lsn, target.sink == HISTORY)

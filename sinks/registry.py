@@ -50,9 +50,16 @@ def _kafka(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> S
     return KafkaSink(settings.kafka, settings.pipeline, spec, option)
 
 
+def _history(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> Sink:
+    from sinks.history import HistorySink
+
+    return HistorySink(settings, spec, option)
+
+
 FACTORIES: Final[dict[str, Factory]] = {
     "delta": _delta,
     "search": _search,
     "cache": _cache,
     "kafka": _kafka,
+    "history": _history,
 }

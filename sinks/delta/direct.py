@@ -55,10 +55,10 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
             .execute()
         )
     except (DeltaError, OSError) as error:
-        raise _refused(commit.stamp.view, error) from None  # its message may quote a row
+        raise refused(commit.stamp.view, error) from None  # its message may quote a row
 
 
-def _refused(view: str, error: Exception) -> CdcError:
+def refused(view: str, error: Exception) -> CdcError:
     from deltalake.exceptions import CommitFailedError
 
     doing, text = f"view {view} into delta", str(error).lower()

@@ -81,13 +81,17 @@ def table_size(path: str, storage_options: Mapping[str, str], version: int) -> T
 
 def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Every row as native values, batch by batch."""
+    quoted = ", ".join(map(_quoted, columns))
+    return selected_rows(path, storage_options, f"SELECT {quoted} FROM rows")  # noqa: S608
+
+
+def selected_rows(path: str, storage_options: Mapping[str, str], sql: str) -> Iterator[tuple[Any, ...]]:
+    """What a SELECT over the table, which is called `rows` in it, gives as native values, batch by batch."""
     import pyarrow as pa
     from deltalake import QueryBuilder
 
     with translated(path):
-        table = _open(path, storage_options)
-        quoted = ", ".join(map(_quoted, columns))
-        reader = QueryBuilder().register("rows", table).execute(f"SELECT {quoted} FROM rows")  # noqa: S608
+        reader = QueryBuilder().register("rows", _open(path, storage_options)).execute(sql)
         for batch in reader:
             arrays = pa.record_batch(batch).columns
             yield from zip(*(native_values(array) for array in arrays), strict=True)

@@ -7,8 +7,8 @@ newest stamped commit says, or further on only where the ledger names exactly th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from sinks.position import load_position, position_json
 from sinks.protocol import Position, Unfit
@@ -25,13 +25,13 @@ class Stamp:
     generation: int
     fingerprint: str
     position: Position
+    history: Mapping[str, Any] = field(default_factory=dict)
+    """What the log of a table's changes says of itself (sinks.history); nothing in other tables."""
 
     def to_json(self) -> str:
         """The commit's `userMetadata`."""
-        return position_json(
-            self.position,
-            **{MARK: VERSION, "view": self.view, "generation": self.generation, "fingerprint": self.fingerprint},
-        )
+        own = {MARK: VERSION, "view": self.view, "generation": self.generation, "fingerprint": self.fingerprint}
+        return position_json(self.position, **own, **({"history": dict(self.history)} if self.history else {}))
 
     @classmethod
     def from_json(cls, text: str | None) -> Stamp | None:
@@ -41,7 +41,8 @@ class Stamp:
             return None
         position, fields = loaded
         try:
-            return cls(str(fields["view"]), int(fields["generation"]), str(fields["fingerprint"]), position)
+            view, generation, fingerprint = (fields[name] for name in ("view", "generation", "fingerprint"))
+            return cls(str(view), int(generation), str(fingerprint), position, fields.get("history", {}))
         except (KeyError, TypeError, ValueError):
             return None
 
