@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 from afterimage.rows import Rows, imported
 from cdc.errors import ConfigError
 from cdc.lsn import format_lsn, parse_lsn
-from jobs.query.derived import Derived, alone, common_cut
+from jobs.query.derived import Derived, alone
+from jobs.query.moments import Past, Present
 from jobs.query.resolved import Resolved, selected, whole_table
+from jobs.query.when import When, of_time, parse_when, past
 
 if TYPE_CHECKING:
     import polars as pl
     from deltalake import DeltaTable
 
-    from jobs.ledger import LedgerState
-    from jobs.query.derived import Cut as Moment
+    from jobs.query.derived import Cut as Shown
 
 
 def open(config: str | Path | None = None) -> Pipeline:
@@ -43,64 +44,77 @@ class Pipeline:
     def __init__(self, derived: Derived) -> None:
         self._derived = derived
 
-    def at(self, *tables: str, wait: str | int | None = None, timeout_s: float = 30.0) -> Cut:
+    def at(
+        self,
+        *tables: str,
+        wait: str | int | None = None,
+        timeout_s: float = 30.0,
+        as_of: str | int | dt.datetime | None = None,
+    ) -> Cut:
         """All tables as they stand now; with `wait`, as soon as they contain everything before that LSN.
 
         `wait` is what `SELECT pg_current_wal_insert_lsn()` gave after a commit. Where a table has stopped alone, name
-        the `tables` that are to be read.
+        the `tables` that are to be read. With `as_of`, an LSN or a time: all tables as they were then
+        (docs/HISTORY.md); of a time, those that are named decide which position it is.
         """
         lsn = _position(wait)
-        state = self._derived.state(lsn, timeout_s)
-        found = [name for table in tables for name in _selected(table, state).tables.values()]
-        return Cut(self._derived, state, common_cut(state, found, lsn))
+        present = Present(self._derived, self._derived.state(lsn, timeout_s))
+        found = [name for table in tables for name in _selected(table, present).tables.values()]
+        if as_of is None:
+            return Cut(present, present.cut(found, lsn))
+        moment = past(present, self._derived, _when(as_of), found or present.with_history)
+        return Cut(moment, moment.cut(found))
 
 
 class Cut:
     """All tables at one LSN. It can be read for an hour; then replaced files go, and it says so."""
 
-    def __init__(self, derived: Derived, state: LedgerState, moment: Moment) -> None:
-        self._derived = derived
-        self._state = state
+    def __init__(self, moment: Present | Past, cut: Shown) -> None:
         self._moment = moment
+        self._cut = cut
 
     @property
     def lsn(self) -> str:
         """Everything that committed before it is there, and nothing else."""
-        return format_lsn(self._moment.lsn)
+        return format_lsn(self._cut.lsn)
 
     @property
     def time(self) -> dt.datetime:
         """The source's time of it."""
-        return dt.datetime.fromtimestamp(self._moment.source_ts_us / 1e6, dt.UTC)
+        return dt.datetime.fromtimestamp(self._cut.source_ts_us / 1e6, dt.UTC)
 
     @property
     def tables(self) -> list[str]:
         """What can be read: mirrors by schema and table, views by their names."""
-        return sorted(name for name, row in self._state.rows.items() if row.lsn == self._moment.lsn)
+        return self._moment.readable(self._cut.lsn)
 
     def table(self, name: str, columns: Sequence[str] | None = None, where: str | None = None) -> Rows:
         """A mirror or view by its name in SQL; of it these columns, and the rows for which `where` holds."""
-        return self._rows(_selected(name, self._state, columns, where))
+        return self._rows(_selected(name, self._moment, columns, where))
 
     def query(self, sql: str) -> Rows:
         """One SELECT over any of the tables."""
-        return self._rows(_resolved(sql, self._state))
+        return self._rows(_resolved(sql, self._moment))
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A table as polars reads it, lazily."""
         polars = imported("polars")
-        [found] = _selected(name, self._state).tables.values()
-        frame: pl.LazyFrame = polars.scan_delta(self._open(found))
+        selected = _selected(name, self._moment)
+        [found] = selected.tables.values()
+        if self._moment.select(found) is not None:
+            frame: pl.LazyFrame = self._rows(selected).polars().lazy()
+        else:
+            frame = polars.scan_delta(self._open(found))
         return frame
 
     def _rows(self, resolved: Resolved) -> Rows:
         return Rows(resolved, {engine: self._open(name) for engine, name in resolved.tables.items()})
 
     def _open(self, name: str) -> DeltaTable:
-        row = self._state.rows[name]
-        if row.lsn != self._moment.lsn:
-            raise alone(name, min(row.lsn, self._moment.lsn))
-        return self._derived.open(self._state, name)
+        own = self._moment.cut([name])
+        if own.lsn != self._cut.lsn:
+            raise alone(name, min(own.lsn, self._cut.lsn))
+        return self._moment.open(name)
 
     def __repr__(self) -> str:
         return f"Cut({self.lsn}, {self.time:%Y-%m-%d %H:%M:%S.%f} UTC)"
@@ -116,16 +130,22 @@ def _position(wait: str | int | None) -> int | None:
         raise ConfigError(str(error), hint, code="BAD_LSN") from error
 
 
+def _when(as_of: str | int | dt.datetime) -> When:
+    if isinstance(as_of, int):
+        return When(lsn=as_of)
+    return of_time(as_of) if isinstance(as_of, dt.datetime) else parse_when(as_of)
+
+
 def _selected(
-    name: str, state: LedgerState, columns: Sequence[str] | None = None, where: str | None = None
+    name: str, moment: Present | Past, columns: Sequence[str] | None = None, where: str | None = None
 ) -> Resolved:
-    if name in state.rows and "select" not in (where or "").lower():
+    if name in moment.names and moment.select(name) is None and "select" not in (where or "").lower():
         return whole_table(name, columns, where)
-    return _resolved(selected(name, columns, where), state)
+    return _resolved(selected(name, columns, where), moment)
 
 
-def _resolved(sql: str, state: LedgerState) -> Resolved:
+def _resolved(sql: str, moment: Present | Past) -> Resolved:
     # Only here: the parser takes longer to load than a table to read.
     from jobs.query.names import resolve
 
-    return resolve(sql, state.rows)
+    return resolve(sql, moment.names, moment.select)

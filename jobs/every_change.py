@@ -1,8 +1,8 @@
 """A range of one topic as every change that it holds, in contrast to the last one of each key (jobs.changes).
 
-In: as jobs.changes. Out: `Changes` whose frame has one row per change: the table's columns, OP, LSN, AT, EVENT, ORDINAL,
-MOMENT, PRODUCED; a truncate is a row without a key. Keeps true: a change is there once, however often it was written,
-and as a delete where its values fit no type.
+In: as jobs.changes. Out: `Changes` whose frame has one row per change: the table's columns, OP, LSN, AT, and EVENT,
+ORDINAL, MOMENT, PRODUCED; a truncate is a row without a key. Keeps true: a change is there once, however often it was
+written, and as a delete where its values fit no type.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sinks.protocol import AT, LSN, OP, UPSERT, Unfit
 
 _log = get(__name__)
 
-_EXTRA: Final = f"{EVENT} string, {ORDINAL} bigint, {MOMENT} timestamp, {PRODUCED} bigint"
+_EXTRA: Final = {EVENT: "string", ORDINAL: "long", MOMENT: "timestamp", PRODUCED: "long"}
 
 
 def read_every_change(
@@ -48,7 +48,7 @@ def read_every_change(
             _log.info("a small range is left to spark", topic=table.topic, reason=str(odd))
         else:
             schema = spark_schema(table)
-            for name, kind in (part.split(" ") for part in _EXTRA.split(", ")):
+            for name, kind in _EXTRA.items():
                 schema = schema.add(name, kind)
             with translated(f"reading {table.topic}"):
                 frame = spark.createDataFrame(rows, schema)

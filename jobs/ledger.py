@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cdc.errors import CdcError, OperatorError, TransientError
+from cdc.log import get
 from sinks.position import parse_unfit, unfit_fields
 from sinks.protocol import Unfit
 
@@ -26,6 +27,10 @@ KEPT_MINUTES: Final = 10
 CHECKPOINT_EVERY: Final = 50
 VACUUM_EVERY: Final = 200
 READ_ATTEMPTS: Final = 3
+VERSIONS_MAX: Final = 1 << 16
+"""More than there are batches in KEPT_MINUTES."""
+
+_log = get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,21 @@ class Ledger:
                 if attempt == READ_ATTEMPTS - 1:
                     raise _unavailable("read", error) from error
         raise AssertionError("unreachable")
+
+    def versions(self) -> tuple[int, int]:
+        """The oldest version that may still be there, and the newest."""
+        newest = self._open().version()
+        return max(0, newest - VERSIONS_MAX), newest
+
+    def read_version(self, version: int) -> LedgerState | None:
+        """What it said then; None when that is cleared away."""
+        from deltalake import DeltaTable
+
+        try:
+            return _state(_load(DeltaTable(self._path, version=version, storage_options=self._options or None)))
+        except Exception as error:  # noqa: BLE001 - delta-rs has no one class for what is not there any more
+            _log.debug("old version of the ledger not read", version=version, error=type(error).__name__)
+            return None
 
     def write(self, rows: Sequence[LedgerRow]) -> None:
         """Make these rows the ledger, in one commit."""

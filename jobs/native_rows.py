@@ -37,7 +37,7 @@ class Unusual(Exception):  # noqa: N818
 class Last:
     """The last change of a key; `after` is None for a delete.
 
-    `op` is as in its envelope, empty for a tombstone; `ms` is its commit's time and `produced` Kafka's, in milliseconds.
+    `op` is as in its envelope, empty for a tombstone; `ms` is its commit's time, `produced` Kafka's, in milliseconds.
     """
 
     lsn: int

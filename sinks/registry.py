@@ -51,7 +51,7 @@ def _kafka(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> S
 
 
 def _history(option: SinkOptions, spec: ViewSpec, settings: Settings, _: Any) -> Sink:
-    from sinks.history import HistorySink
+    from sinks.history.sink import HistorySink
 
     return HistorySink(settings, spec, option)
 

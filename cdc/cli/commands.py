@@ -165,11 +165,14 @@ def query(
     wait: Annotated[str | None, typer.Option("--wait", help="First wait until the tables contain this LSN.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait.")] = 30.0,
     form: Annotated[Format, typer.Option("--format", "-f", help="How to print the answer.")] = Format.TABLE,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="An LSN, or a time with its zone: all tables as they were then.")
+    ] = None,
 ) -> None:
     """SQL over the derived Delta tables, all at one LSN, without starting Spark."""
     from cdc.cli.querying import run_query_command
 
-    run_query_command(_settings(context), sql, wait=wait, timeout_s=timeout, form=form)
+    run_query_command(_settings(context), sql, wait=wait, timeout_s=timeout, form=form, as_of=as_of)
 
 
 @app.command()

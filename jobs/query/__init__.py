@@ -2,5 +2,6 @@
 
 from jobs.query.derived import Cut
 from jobs.query.run import Answer, run_query
+from jobs.query.when import parse_when
 
-__all__ = ["Answer", "Cut", "run_query"]
+__all__ = ["Answer", "Cut", "parse_when", "run_query"]

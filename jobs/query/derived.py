@@ -7,7 +7,7 @@ true: what is opened is the very version that the ledger names, and nothing is w
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -72,17 +72,6 @@ class Derived:
             "apply makes them: `afterimage status` says whether it runs and how far it is",
             code="NO_TABLES",
         )
-
-
-def common_cut(state: LedgerState, names: Collection[str], wait_lsn: int | None = None) -> Cut:
-    """Where the named tables stand: all at one position, or there is no answer over them."""
-    rows = [state.rows[name] for name in names]
-    oldest = min(rows, key=lambda row: row.lsn, default=None)
-    if oldest is None:
-        return Cut(state.lsn, state.source_ts_us)
-    if any(row.lsn != oldest.lsn for row in rows) or oldest.lsn < (wait_lsn or 0):
-        raise alone(oldest.name, oldest.lsn)
-    return Cut(oldest.lsn, oldest.source_ts_us)
 
 
 def alone(name: str, lsn: int) -> OperatorError:

@@ -6,7 +6,7 @@ each stands for. Keeps true: one statement that only reads; `schema.table`, `tab
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 import sqlglot
@@ -25,8 +25,15 @@ Edit = tuple[int, int, str]
 _READING: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 
 
-def resolve(text: str, known: Collection[str]) -> Resolved:
-    """The query as the engine can run it."""
+Show = Callable[[str], Callable[[str], str] | None]
+
+
+def _all_of(_: str) -> None:
+    return None
+
+
+def resolve(text: str, known: Collection[str], show: Show = _all_of) -> Resolved:
+    """The query as the engine can run it; `show` gives what a name stands for, where that is not a whole table."""
     sql = _statement(text)
     root = _parsed(sql)
     registered: dict[str, str] = {}
@@ -37,10 +44,12 @@ def resolve(text: str, known: Collection[str]) -> Resolved:
             continue
         name = _found(table, known)
         engine = registered.setdefault(name, REGISTERED.format(len(registered)))
+        select = show(name)
+        shown = engine if select is None else f"({select(engine)})"
         alias = "" if table.args.get("alias") else f" AS {quote_ident(identifier(table.this))}"
         start, end = _place(table, "catalog", "db", "this")
-        plain.append((start, end, f"{engine}{alias}"))
-        guarded.append((start, end, f"(SELECT * FROM {engine} WHERE random() >= 0){alias}"))  # noqa: S608
+        plain.append((start, end, f"{shown}{alias}"))
+        guarded.append((start, end, f"(SELECT * FROM {shown} AS {engine} WHERE random() >= 0){alias}"))  # noqa: S608
     # After `public.orders AS orders`, public.orders.id is orders.id.
     for column in root.find_all(exp.Column):
         if column.args.get("db"):

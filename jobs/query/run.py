@@ -7,13 +7,15 @@ LSN, and nothing is written; what the engine says about the SQL comes back as a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from cdc.errors import CdcError, ConfigError, TransientError
 from jobs.ledger import LedgerState
-from jobs.query.derived import Cut, Derived, common_cut, first_line, gone
+from jobs.query.derived import Cut, Derived, first_line, gone
+from jobs.query.moments import Past, Present
+from jobs.query.when import When, past
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,35 +40,37 @@ class Answer:
     lacking: Mapping[str, int] = field(default_factory=dict)
 
 
-def run_query(settings: Settings, sql: str, wait_lsn: int | None = None, timeout_s: float = 30.0) -> Answer:
-    """Run one SELECT; with `wait_lsn`, over tables that contain everything before that LSN."""
+def run_query(
+    settings: Settings, sql: str, wait_lsn: int | None = None, timeout_s: float = 30.0, as_of: When | None = None
+) -> Answer:
+    """Run one SELECT; with `wait_lsn`, over tables that contain everything before that LSN; or as of then."""
     derived = Derived.of(settings)
     state = derived.state(wait_lsn, timeout_s)
     for _ in range(ATTEMPTS - 1):
         try:
-            return _answer(derived, sql, state, wait_lsn)
+            return _answer(derived, sql, state, wait_lsn, as_of)
         except (ConfigError, TransientError):
             # Files of a version that is no longer named may go: then, and only then, a new look can help.
             newer = derived.state()
             if newer.rows == state.rows:
                 raise
             state = newer
-    return _answer(derived, sql, state, wait_lsn)
+    return _answer(derived, sql, state, wait_lsn, as_of)
 
 
-def _answer(derived: Derived, sql: str, state: LedgerState, wait_lsn: int | None) -> Answer:
+def _answer(derived: Derived, sql: str, state: LedgerState, wait_lsn: int | None, as_of: When | None) -> Answer:
     from jobs.query.names import resolve
 
-    resolved = resolve(sql, state.rows)
+    present = Present(derived, state)
+    moment: Present | Past = present
+    if as_of is not None:
+        moment = past(present, derived, as_of, resolve(sql, present.names).tables.values())
+    resolved = resolve(sql, moment.names, moment.select)
     names = resolved.tables.values()
-    cut = common_cut(state, names, wait_lsn)
-    opened = {engine: derived.open(state, name) for engine, name in resolved.tables.items()}
-    return Answer(read_all(executed(resolved, opened)), cut, lacking(state, names))
-
-
-def lacking(state: LedgerState, names: Iterable[str]) -> dict[str, int]:
-    """How many rows the tables lack, of those that lack any."""
-    return {name: len(state.rows[name].unfit) for name in names if state.rows[name].unfit}
+    cut = moment.cut(names, wait_lsn)
+    opened = {engine: moment.open(name) for engine, name in resolved.tables.items()}
+    lacking = {name: count for name in names if (count := moment.unfit(name))}
+    return Answer(read_all(executed(resolved, opened)), cut, lacking)
 
 
 def executed(query: Resolved, tables: Mapping[str, DeltaTable]) -> pa.RecordBatchReader:

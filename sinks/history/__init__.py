@@ -1,5 +1,1 @@
 """The history sink: a table's changes, every one of them, in a Delta table that is only appended to."""
-
-from sinks.history.sink import HistorySink
-
-__all__ = ["HistorySink"]

@@ -84,13 +84,19 @@ def continued(
         appended = [line.where(F.col(_NEW) & ~F.col(_SAME))]
         if truncates:
             appended.append(_truncated(line, table, truncates))
+        corrected = False
         if correction is not None:
-            appended.append(_corrected(line.where(F.col(_SPAN) == len(truncates)), rows, table, correction))
+            last = line.where(F.col(_SPAN) == len(truncates))
+            appended.append(_corrected(last, rows, table, correction).localCheckpoint())
+            corrected = bool(appended[-1].limit(1).collect())
         chosen = [frame.select(*map(quoted, (*table.columns, *KEPT))) for frame in appended]
         result = reduce(lambda one, other: one.unionByName(other), chosen).localCheckpoint()
     finally:
         line.unpersist()
-    return Continued(result, _gap(result, fresh, oldest_ms, correction, again=again))
+    gap_lsn = (
+        correction.lsn - 1 if correction is not None and corrected else _gap(result, fresh, oldest_ms, again=again)
+    )
+    return Continued(result, gap_lsn)
 
 
 def _state(log: DataFrame, table: Table) -> DataFrame:
@@ -163,9 +169,7 @@ def _corrected(line: DataFrame, rows: DataFrame, table: Table, correction: Corre
     )
 
 
-def _gap(
-    result: DataFrame, fresh: DataFrame, oldest_ms: int, correction: Correction | None, *, again: bool
-) -> int | None:
+def _gap(result: DataFrame, fresh: DataFrame, oldest_ms: int, *, again: bool) -> int | None:
     """The last change before which others may be missing: found in a snapshot, or read so late that compaction came."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -175,9 +179,6 @@ def _gap(
     ]
     if again:
         found.append(fresh.where(F.col(ORDINAL) == OBSERVED).agg(F.max(LSN)).collect()[0][0])
-    if correction is not None:
-        place = (F.col(LSN) == correction.lsn - 1) & (F.col(ORDINAL) == correction.ordinal)
-        found.append(correction.lsn - 1 if result.where(place).limit(1).collect() else None)
     return max((lsn for lsn in found if lsn is not None), default=None)
 
 

@@ -63,7 +63,7 @@ class HistorySink(DeltaSink):
             return self._append(self._continued(changes, state, position, whole=False), state, position)
 
     def replace(self, rows: DataFrame, position: Position) -> Written:
-        """Bring the log to what all of the topic says; a log that is there goes on, since it has what the topic lost."""
+        """Bring the log to what all of the topic says; one that is there goes on, since it has what the topic lost."""
         from sinks.delta.failures import translated
 
         state = self._state()
@@ -87,7 +87,7 @@ class HistorySink(DeltaSink):
             rows = changes.withColumns(
                 {
                     OP: event,
-                    LSN: F.lit(position.lsn - 1),
+                    LSN: F.lit(position.lsn - 1).cast("bigint"),
                     ORDINAL: F.lit(state.turn + 1).cast("bigint"),
                     MOMENT: F.timestamp_micros(F.lit(position.source_ts_us)),
                 }

@@ -72,7 +72,7 @@ class EventLog:
 
     def _event(self, op: str, row: Row, commit_lsn: int, ordinal: int) -> None:
         key = dumps({name: row[name] for name in self._table.key}) if op != "t" else b"{}"
-        source = {"commit_lsn": commit_lsn, "lsn": commit_lsn, "ordinal": ordinal, "ts_ms": 1}
+        source = {"commit_lsn": commit_lsn, "lsn": commit_lsn, "ordinal": ordinal, "ts_ms": commit_lsn}
         after = row if op in "cru" else None
         value = dumps({"before": None, "after": after, "source": source, "op": op, "ts_ms": 1})
         count = self._table.partitions
