@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from cdc.changes import Trouble
+from cdc.cli.histories import HistoryStanding, history_of
 from cdc.errors import CdcError, ConfigError
 from cdc.postgres import connect
 from cdc.progress import Progress
@@ -70,6 +72,7 @@ class ViewStanding:
     """The rows that it lacks."""
     refreshed: Outcome | None = None
     """How a query was refreshed last; its Delta table says so."""
+    history: HistoryStanding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,7 @@ class Observer:
                 _view(target, position, asked[target][1], source, progress),
                 stopped=self._pipeline.specs[target.view].stopped or alone.get(target.view),
                 refreshed=_refreshed(target, ledger),
+                history=_asked(partial(history_of, sinks[target]), problems),
             )
             for target, position in positions.items()
         )

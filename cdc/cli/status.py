@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cdc.backfill import Backfill
+from cdc.cli.histories import history_dict, history_line
 from cdc.cli.screen import out
 from cdc.cli.services import Service
 from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
@@ -52,7 +53,7 @@ def run_status(settings: Settings, background: list[Service], *, as_json: bool, 
 
 def screen(settings: Settings, report: Report, background: list[Service]) -> RenderableType:
     """The report as a person reads it."""
-    return Group(_summary(settings, report, background), _views(report), *_problems(report))
+    return Group(_summary(settings, report, background), _views(report), *_histories(report), *_problems(report))
 
 
 def as_dict(settings: Settings, report: Report, background: list[Service]) -> dict[str, Any]:
@@ -100,6 +101,7 @@ def _view_dict(view: ViewStanding, proved: Proved | None) -> dict[str, Any]:
         "error": view.error,
         "stopped": asdict(view.stopped) if view.stopped is not None else None,
         "refreshed": view.refreshed.fields() if view.refreshed is not None else None,
+        "history": history_dict(view.history),
         "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in view.unfit],
         "proved": None if proved is None else _proved_dict(proved),
     }
@@ -179,6 +181,11 @@ def _proved(proved: Proved | None) -> str:
     if proved.holds:
         return ago
     return f"[bold red]{f'{proved.differences:,} keys differed' if proved.problem is None else 'not proved'}[/] {ago}"
+
+
+def _histories(report: Report) -> list[RenderableType]:
+    lines = [history_line(view.view, view.history) for view in report.views if view.history is not None]
+    return [Text(line, style="dim") for line in lines]
 
 
 def _slot(source: SourceStanding, progress: Progress | None) -> str:

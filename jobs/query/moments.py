@@ -73,11 +73,10 @@ class Logs:
 
     def over(self, table: str, kind: str, lsn: int) -> Select:
         """The SELECT for versions or changes before a position."""
-        reach = self.reach(table)
-        columns = reach.shape_at(lsn).columns
+        shape = self.reach(table).shape_at(lsn)
         if kind == CHANGES:
-            return lambda log: sql.changes(log, columns, lsn)
-        return lambda log: sql.versions(log, reach.key, columns, lsn)
+            return lambda log: sql.changes(log, shape, lsn)
+        return lambda log: sql.versions(log, shape, lsn)
 
 
 class Present:
@@ -165,8 +164,8 @@ class Past:
         reach = self._checked(table)
         if kind:
             return self._logs.over(table, kind, self.lsn)
-        columns = reach.shape_at(self.lsn).columns
-        return lambda log: sql.state(log, reach.key, columns, self.lsn)
+        shape = reach.shape_at(self.lsn)
+        return lambda log: sql.state(log, shape, self.lsn)
 
     def open(self, name: str) -> DeltaTable:
         """The log, or for a table without one the version that the ledger named then."""

@@ -6,12 +6,12 @@ turns, so they are compared first; any other commit on the version that was look
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sinks.delta.commit import Commit
 from sinks.delta.direct import ROWS_MAX, refused
-from sinks.history.columns import ENDS, EVENT, PRODUCED, READ, TRUNCATED
+from sinks.history.columns import ENDS, EVENT, KEPT, PRODUCED, READ, TRUNCATED
 from sinks.protocol import DELETE, LSN, OP, Written
 from sinks.standing import overtaken
 
@@ -36,14 +36,15 @@ def aged(changes: Any, oldest_ms: int) -> int | None:
     return max((lsn for produced, lsn in pairs if produced < oldest_ms), default=None)
 
 
-def log_rows(changes: Any, columns: Sequence[str]) -> Any:
-    """The changes as rows of the log; one whose values fit no type is a delete there."""
+def log_rows(changes: Any, stored: Mapping[str, str]) -> Any:
+    """The changes as rows of the log, with its names; one whose values fit no type is a delete there."""
     import pyarrow as pa
 
     pairs = zip(changes.column(OP).to_pylist(), changes.column(EVENT).to_pylist(), strict=True)
     events = [DELETE if op == DELETE and event not in ENDS else event for op, event in pairs]
     at = changes.column_names.index(OP)
-    return changes.set_column(at, OP, pa.array(events, pa.string())).select(list(columns))
+    chosen = changes.set_column(at, OP, pa.array(events, pa.string())).select([*stored, *KEPT])
+    return chosen.rename_columns([*stored.values(), *KEPT])
 
 
 def append_directly(rows: Any, commit: Commit, storage_options: Mapping[str, str]) -> None:

@@ -58,11 +58,12 @@ def as_log(changes: DataFrame) -> DataFrame:
     return changes.withColumn(OP, F.when(unfit, F.lit(DELETED)).otherwise(F.col(EVENT)))
 
 
-def begun(changes: DataFrame, table: Table) -> DataFrame:
-    """A new log: the table's rows as the topic has them, each with the position of its last change."""
+def begun(changes: DataFrame, table: Table, correction: Correction | None = None) -> DataFrame:
+    """The table's rows as the topic has them, each with the position of its last change, or all with this one."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    return _state(as_log(changes), table).withColumn(OP, F.lit(READ))
+    place = {} if correction is None else _place_of(correction)
+    return newest_rows(as_log(changes), table).withColumns({OP: F.lit(READ), **place})
 
 
 def continued(
@@ -76,7 +77,7 @@ def continued(
     truncates = sorted((row[0], row[1], row[2]) for row in marks if row[1] != OBSERVED and row[0] >= low_lsn)
     again = any(row[1] == OBSERVED and row[0] >= low_lsn for row in marks)
     fresh = rows.where((F.col(OP) != TRUNCATED) & (F.col(LSN) >= low_lsn))
-    known = _state(log, table)
+    known = newest_rows(log, table)
     if not truncates and correction is None:
         known = known.join(fresh.select(*map(quoted, table.key)).distinct(), list(table.key), "left_semi")
     line = _in_line(known, fresh, table, [(lsn, ordinal) for lsn, ordinal, _ in truncates]).persist()
@@ -99,7 +100,7 @@ def continued(
     return Continued(result, gap_lsn)
 
 
-def _state(log: DataFrame, table: Table) -> DataFrame:
+def newest_rows(log: DataFrame, table: Table) -> DataFrame:
     """The newest row of each key that is there, after the last truncate."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -151,13 +152,9 @@ def _corrected(line: DataFrame, rows: DataFrame, table: Table, correction: Corre
     """What makes the end of the log the topic's state: nothing, where nothing was missed."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    ours, theirs = line.where(F.col(_LIVE)), _state(rows, table)
+    ours, theirs = line.where(F.col(_LIVE)), newest_rows(rows, table)
     key = list(table.key)
-    place = {
-        LSN: F.lit(correction.lsn - 1).cast("bigint"),
-        ORDINAL: F.lit(correction.ordinal).cast("bigint"),
-        MOMENT: F.timestamp_micros(F.lit(correction.source_ts_us)),
-    }
+    place = _place_of(correction)
     held = ours.select(*map(quoted, key), _values(ours, table).alias(_SAME))
     wanted = theirs.join(held, key, "left").where(~F.col(_SAME).eqNullSafe(_values(theirs, table)))
     gone = _keys_alone(ours.join(theirs.select(*map(quoted, key)), key, "left_anti"), table)
@@ -180,6 +177,16 @@ def _gap(result: DataFrame, fresh: DataFrame, oldest_ms: int, *, again: bool) ->
     if again:
         found.append(fresh.where(F.col(ORDINAL) == OBSERVED).agg(F.max(LSN)).collect()[0][0])
     return max((lsn for lsn in found if lsn is not None), default=None)
+
+
+def _place_of(correction: Correction) -> dict[str, Column]:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return {
+        LSN: F.lit(correction.lsn - 1).cast("bigint"),
+        ORDINAL: F.lit(correction.ordinal).cast("bigint"),
+        MOMENT: F.timestamp_micros(F.lit(correction.source_ts_us)),
+    }
 
 
 def _keys_alone(rows: DataFrame, table: Table) -> DataFrame:

@@ -8,28 +8,33 @@ its Reach, and is never told as if it were known.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import OperatorError
+from cdc.log import get
 from cdc.lsn import format_lsn, parse_lsn
 from cdc.settings import Settings
 from sinks.delta import DeltaSink
 from sinks.delta.commit import Commit, add_columns, enable_types, overwrite
+from sinks.delta.direct import table_bytes
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_written, selected_rows
-from sinks.delta.upkeep import keep_up
+from sinks.delta.upkeep import EVERY_COMMITS, keep_up
 from sinks.history import append
 from sinks.history.columns import EVENT, FOLDER, HISTORY, KEPT, MOMENT, ORDINAL, PRODUCED, READ, TRUNCATED
-from sinks.history.reach import Reach, Shape, parse_reach
+from sinks.history.folding import fold, folded, is_due
+from sinks.history.reach import Reach, Shape, parse_reach, stored_as
 from sinks.history.reconcile import Continued, Correction, Table, as_log, begun, continued
 from sinks.history.sql import state as state_sql
 from sinks.protocol import DELETE, LSN, OP, Position, Written
 from sinks.spec import SinkOptions, ViewSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = get(__name__)
 
 LSN_MAX: Final = (1 << 63) - 1
 COMPACTION_LAG_MS: Final = 3_600_000
@@ -43,8 +48,10 @@ class HistorySink(DeltaSink):
 
     def __init__(self, settings: Settings, spec: ViewSpec, option: SinkOptions) -> None:
         super().__init__(settings.delta, settings.pipeline, replace(spec, name=f"{FOLDER}/{spec.name}"))
+        self._keep_us = settings.history.keep_us
+        self._looked_us = 0
         self._table = Table(spec.columns, spec.key)
-        self._shape = Shape(parse_lsn(option.options["shape_lsn"]), spec.columns)
+        self._shape_lsn = parse_lsn(option.options["shape_lsn"])
 
     def write(self, changes: DataFrame, position: Position) -> Written:
         """Append the changes and move to `position` in one commit."""
@@ -55,12 +62,24 @@ class HistorySink(DeltaSink):
         from sinks.delta.failures import translated
 
         with translated(self._doing):
-            few = append.few(changes)
-            if few is not None and append.is_plain(few):
-                return self._append_few(few, changes, state, position)
-            if few is None and not _has_states(changes):
-                return self._append(Continued(as_log(changes), _aged(changes)), state, position)
-            return self._append(self._continued(changes, state, position, whole=False), state, position)
+            written = self._written(changes, state, position)
+            self._fold_when_due(position)
+            return written
+
+    def advance(self, position: Position) -> None:
+        """Nothing but what time asks for: the ledger vouches for the version that is there."""
+        from sinks.delta.failures import translated
+
+        with translated(self._doing):
+            self._fold_when_due(position)
+
+    def _written(self, changes: DataFrame, state: TableState, position: Position) -> Written:
+        few = append.few(changes)
+        if few is not None and append.is_plain(few):
+            return self._append_few(few, changes, state, position)
+        if few is None and not _has_states(changes):
+            return self._append(Continued(as_log(changes), _aged(changes)), state, position, _reach(state))
+        return self._append(self._continued(changes, state, None), state, position, _reach(state))
 
     def replace(self, rows: DataFrame, position: Position) -> Written:
         """Bring the log to what all of the topic says; one that is there goes on, since it has what the topic lost."""
@@ -73,7 +92,13 @@ class HistorySink(DeltaSink):
                 return self._begin(rows, state, position)
             if state.stamp.position.lsn > position.lsn:
                 raise _ahead(self._spec.name, state.stamp.position, position)
-            return self._append(self._continued(rows, state, position, whole=True), state, position)
+            reach, correction = _reach(state), Correction(position.lsn, state.turn + 1, position.source_ts_us)
+            shape = self._shape_of(rows, state, reach, position)
+            if shape.since_lsn == reach.shapes[-1].since_lsn:
+                found = self._continued(rows, state, correction)
+            else:
+                found = Continued(begun(rows, self._table, correction), position.lsn - 1)
+            return self._append(found, state, position, reach.with_shape(shape))
 
     def mend(self, changes: DataFrame, position: Position) -> Written:
         """Append what the keys are, right before the position."""
@@ -92,47 +117,102 @@ class HistorySink(DeltaSink):
                     MOMENT: F.timestamp_micros(F.lit(position.source_ts_us)),
                 }
             )
-            return self._append(Continued(rows.select(*self._columns())), state, position)
+            return self._append(Continued(rows), state, position, _reach(state))
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The newest state: what the mirror must hold."""
-        newest = state_sql("rows", self._spec.key, self._spec.columns, LSN_MAX)
+        newest = state_sql("rows", _reach(self._required()).shapes[-1], LSN_MAX)
         return selected_rows(self._path, self._options, newest)
 
-    def reach(self) -> Reach | None:
-        """How far the log goes; None without one."""
+    def types(self) -> Mapping[str, str]:
+        """As the log has them now."""
+        state = self._required()
+        return {name: state.types[stored] for name, stored in _reach(state).shapes[-1].stored.items()}
+
+    def reach(self) -> tuple[Reach, int] | None:
+        """How far the log goes, and the bytes that it takes; None without one."""
         state = self._state()
-        return parse_reach(state.stamp.history) if state is not None and state.stamp is not None else None
+        if state is None or state.stamp is None:
+            return None
+        return _reach(state), table_bytes(self._path, self._options)
+
+    def _fold_when_due(self, position: Position) -> None:
+        """Let go of what is older than asked for; looked at once in a while of the source's time."""
+        now_us = position.source_ts_us
+        if not is_due(self._looked_us, now_us, self._keep_us):
+            return
+        self._looked_us = now_us - self._keep_us
+        state = self._required()
+        assert state.stamp is not None
+        reach = _reach(state)
+        if not is_due(reach.begin_us, now_us, self._keep_us):
+            self._looked_us = reach.begin_us
+            return
+        from pyspark.sql import SparkSession
+
+        log = self._log(SparkSession.builder.getOrCreate(), state)
+        found = folded(log, reach, state.stamp.position.lsn, self._looked_us)
+        try:
+            if found.gone:
+                moved = reach.beginning(found.lsn, self._looked_us)
+                commit = self._stamped(found.rows, state, state.stamp.generation, position, moved)
+                fold(found, commit)
+                self._require_made(commit)
+                keep_up(self._path, self._options, 0, EVERY_COMMITS)
+        finally:
+            found.rows.unpersist()
+        _log.info("history folded", table=self._spec.name, before=format_lsn(found.lsn), rows=found.gone)
+
+    def _log(self, spark: SparkSession, state: TableState) -> DataFrame:
+        """The log at the version that was looked at."""
+        return spark.read.format("delta").option("versionAsOf", str(state.version)).load(self._path)
 
     def _begin(self, rows: DataFrame, state: TableState | None, position: Position) -> Written:
         """A new log: the table as it is, each row with the position of its last change."""
-        reach = Reach(self._spec.key, (self._shape,), position.lsn, position.source_ts_us)
-        first = begun(rows, self._table).select(*map(quoted, self._columns()))
+        shape = Shape(self._shape_lsn, self._spec.key, self._spec.columns)
+        reach = Reach((shape,), position.lsn, position.source_ts_us)
+        first = _as_stored(begun(rows, self._table), shape)
         commit = self._stamped(first, state, time.time_ns() // 1_000_000, position, reach)
         overwrite(first, commit, self._spec.key)
         self._require_made(commit)
         return Written(upserts=rows_written(self._path, self._options))
 
-    def _continued(self, rows: DataFrame, state: TableState, position: Position, *, whole: bool) -> Continued:
+    def _shape_of(self, rows: DataFrame, state: TableState, reach: Reach, position: Position) -> Shape:
+        """The table's shape in the log; one whose rows can't be compared with older ones begins right here."""
+        last = reach.shapes[-1]
+        kinds = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+        log = {name: kind for name, kind in state.types.items() if name not in KEPT}
+        stored = {name: stored_as(name, kinds[name], log, last.columns) for name in self._spec.columns}
+        key = tuple(stored[name] for name in self._spec.key)
+        if key == last.key and all(last.stored.get(name, here) == here for name, here in stored.items()):
+            return Shape(self._shape_lsn, key, tuple(stored.values()), last.since_lsn)
+        return Shape(position.lsn - 1, key, tuple(stored.values()), position.lsn - 1)
+
+    def _continued(self, rows: DataFrame, state: TableState, correction: Correction | None) -> Continued:
         assert state.stamp is not None
-        log = rows.sparkSession.read.format("delta").option("versionAsOf", str(state.version)).load(self._path)
-        correction = Correction(position.lsn, state.turn + 1, position.source_ts_us) if whole else None
+        shape, log = _reach(state).shapes[-1], self._log(rows.sparkSession, state)
+        own = [log[quoted(here)].alias(name) for name, here in shape.stored.items()]
+        log = log.where(log[LSN] >= shape.since_lsn).select(*own, *KEPT)
         return continued(log, rows, self._table, state.stamp.position.lsn, _oldest_ms(), correction)
 
     def _append_few(self, few: Any, changes: DataFrame, state: TableState, position: Position) -> Written:
-        """A small batch, by delta-rs."""
-        found = Continued(changes, append.aged(few, _oldest_ms()))
-        commit = self._moved(changes, found, state, position)
-        self._evolve(as_log(changes), commit, state)
-        append.append_directly(append.log_rows(few, self._columns()), commit, self._options)
+        """A small batch, by delta-rs; the table has the shape that the log knows."""
+        reach = self._moved(_reach(state), append.aged(few, _oldest_ms()), state, position)
+        rows = append.log_rows(few, reach.shapes[-1].stored)
+        commit = self._stamped(changes, state, state.stamp.generation if state.stamp else 0, position, reach)
+        append.append_directly(rows, commit, self._options)
         return self._appended(commit, state, append.counted(few))
 
-    def _append(self, found: Continued, state: TableState, position: Position) -> Written:
-        rows = found.rows.select(*map(quoted, self._columns())).persist()
+    def _append(self, found: Continued, state: TableState, position: Position, reach: Reach) -> Written:
+        assert state.stamp is not None
+        rows = _as_stored(found.rows, reach.shapes[-1]).persist()
         try:
             counts = append.counted_by_spark(rows)
-            commit = self._moved(rows, found, state, position)
-            self._evolve(rows, commit, state)
+            moved = self._moved(reach, found.gap_lsn, state, position)
+            commit = self._stamped(rows, state, state.stamp.generation, position, moved)
+            enable_types(rows, commit, state.features)
+            # OP is a column here, and not one of the changes' own.
+            add_columns(rows.drop(OP), commit, state.types)
             append.append_by_spark(rows, commit)
             return self._appended(commit, state, counts)
         finally:
@@ -143,12 +223,11 @@ class HistorySink(DeltaSink):
         keep_up(self._path, self._options, state.version, state.version + 1)
         return written
 
-    def _moved(self, rows: DataFrame, found: Continued, state: TableState, position: Position) -> Commit:
+    def _moved(self, reach: Reach, gap_lsn: int | None, state: TableState, position: Position) -> Reach:
         assert state.stamp is not None
-        reach = parse_reach(state.stamp.history).with_shape(self._spec.key, self._shape)
-        if found.gap_lsn is not None:
-            reach = reach.with_gap(state.stamp.position.lsn, min(found.gap_lsn + 1, position.lsn))
-        return self._stamped(rows, state, state.stamp.generation, position, reach)
+        if gap_lsn is None:
+            return reach
+        return reach.with_gap(state.stamp.position.lsn, min(gap_lsn + 1, position.lsn))
 
     def _stamped(
         self, rows: DataFrame, state: TableState | None, generation: int, position: Position, reach: Reach
@@ -156,13 +235,15 @@ class HistorySink(DeltaSink):
         commit = self._commit(rows, state, generation, position)
         return replace(commit, stamp=replace(commit.stamp, history=reach.fields()))
 
-    def _evolve(self, rows: DataFrame, commit: Commit, state: TableState) -> None:
-        enable_types(rows, commit, state.features)
-        # OP is a column here, and not one of the changes' own.
-        add_columns(rows.drop(OP), commit, state.types)
 
-    def _columns(self) -> tuple[str, ...]:
-        return (*self._spec.columns, *KEPT)
+def _reach(state: TableState) -> Reach:
+    assert state.stamp is not None
+    return parse_reach(state.stamp.history)
+
+
+def _as_stored(rows: DataFrame, shape: Shape) -> DataFrame:
+    """The rows with the log's names of the columns."""
+    return rows.select(*(rows[quoted(name)].alias(here) for name, here in shape.stored.items()), *KEPT)
 
 
 def _has_states(changes: DataFrame) -> bool:

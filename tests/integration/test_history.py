@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
@@ -32,14 +33,14 @@ ALL = 2**62
 class Bench:
     """One table's topic, its log, and a ledger that says where it stands."""
 
-    def __init__(self, spark: SparkSession, kafka: Endpoint, root: Path, pipeline: str) -> None:
+    def __init__(self, spark: SparkSession, kafka: Endpoint, root: Path, pipeline: str, keep: str = "30d") -> None:
         self.spark, self.kafka = spark, Kafka(bootstrap=kafka.address)
         self.settings = Settings.model_validate(
             {
                 "pipeline": pipeline,
                 "source": {"database": "shop", "tables": ["public.*"]},
                 "delta": Delta(path=str(root)),
-                "history": History(tables=("public.*",)),
+                "history": History(tables=("public.*",), keep=keep),
             }
         )
         self.info = table(pipeline, [ID, NAME, PRICE])
@@ -67,6 +68,7 @@ class Bench:
         try:
             if changes.empty and not replace:
                 written = Written()
+                self.sink.advance(position)
             else:
                 written = (self.sink.replace if replace else self.sink.write)(changes.frame, position)
         finally:
@@ -281,5 +283,78 @@ def test_mending_appends_what_the_keys_are(bench, spark):
     bench.batch(11, replace=True)
     rows = [(1, "right", 2.0, "u", 11, "proof"), (2, None, None, "d", 11, "proof")]
     frame = spark.createDataFrame(rows, "id bigint, name string, price double, __op string, __lsn bigint, __at string")
-    bench.sink.mend(frame, Position(11, 11_000, {bench.info.topic: bench.log.ends}))
+    bench.batch(20)
+    bench.sink.mend(frame, Position(20, 20_000, {bench.info.topic: bench.log.ends}))
     assert bench.newest() == {1: ("right", 2.0)}
+
+
+def test_after_a_change_of_type_or_key_the_log_has_the_table_anew(bench, way):
+    bench.log.transaction(10, ("c", row(1, "1")), ("c", row(2, "2")))
+    bench.batch(11, replace=True)
+    bench.log.transaction(20, ("d", {"id": 2}))
+    bench.batch(21)
+    number = replace(NAME, type="integer", type_oid=23, base_oid=23)
+    bench.new_info(replace(bench.info, lsn=30, columns=(ID, number, PRICE)))
+    bench.log.transaction(29, ("t", None), ordinal=0)
+    bench.log.transaction(29, ("r", {"id": 1, "name": 7, "price": 1.5}))
+    bench.batch(40, replace=True, floor=29)
+    bench.log.transaction(50, ("u", {"id": 1, "name": 8, "price": 1.5}))
+    bench.batch(60)
+    assert bench.state(11) == {1: ("1", 1.5), 2: ("2", 1.5)}
+    assert bench.state(21) == {1: ("1", 1.5)}
+    assert bench.state(40) == {1: (7, 1.5)}
+    assert bench.state(60) == bench.newest() == {1: (8, 1.5)}
+    assert dict(bench.sink.types())["name"] == "int"
+    bench.new_info(replace(bench.info, lsn=70, key=("id", "name"), columns=(ID, replace(number, key=True), PRICE)))
+    bench.log.transaction(69, ("t", None), ordinal=0)
+    bench.log.transaction(69, ("r", {"id": 1, "name": 8, "price": 1.5}), ("r", {"id": 1, "name": 9, "price": 2.5}))
+    bench.batch(80, replace=True, floor=69)
+    assert sorted(each["name"] for each in bench.as_of("0/50", "SELECT name FROM orders")) == [8, 9]
+    assert bench.state(60) == {1: (8, 1.5)}
+    shown = bench.as_of("0/50", "SELECT name, valid_from_lsn AS f, is_current AS c FROM orders_history ORDER BY 1")
+    assert [tuple(each.values()) for each in shown] == [(8, 79, True), (9, 79, True)]
+
+
+def test_what_is_older_than_asked_for_is_folded(spark, kafka, tmp_path, pipeline_name):
+    bench = Bench(spark, kafka, tmp_path, pipeline_name, keep="1s")
+    bench.log.transaction(10, ("c", row(1)), ("c", row(2)), ("c", row(3)))
+    bench.batch(11, replace=True)
+    bench.log.transaction(500, ("u", row(1, "x")), ("d", {"id": 2}))
+    bench.log.transaction(1200, ("u", row(1, "y")), ("c", row(4)))
+    bench.batch(1250)
+    assert bench.state(499) == dict.fromkeys((1, 2, 3), ("n", 1.5))
+    before = bench.state(1200)
+    bench.log.transaction(1900, ("u", row(4, "z")))
+    # 1900 ms is the time of the batch, so all before 900 ms goes: nothing changed between 500 and 900.
+    bench.batch(1900 + 1)
+    assert bench.state(1200) == before == {1: ("x", 1.5), 3: ("n", 1.5)}
+    assert bench.state(1201) == {1: ("y", 1.5), 3: ("n", 1.5), 4: ("n", 1.5)}
+    log = bench.as_of("0/76D", 'SELECT id, "__op", "__lsn" FROM orders_changes ORDER BY "__lsn", id')
+    assert [tuple(each.values()) for each in log] == [
+        (3, "r", 10), (1, "u", 500), (1, "u", 1200), (4, "c", 1200), (4, "u", 1900),
+    ]  # fmt: skip
+    with pytest.raises(CdcError, match=r"goes back to 0/4B0 \(1970-01-01 00:00:00 UTC\)") as caught:
+        bench.state(600)
+    assert caught.value.code == "HISTORY_BEYOND"
+    # Time goes on without a change of this table.
+    bench.batch(10_000)
+    assert bench.newest() == bench.state(10_000) == {1: ("y", 1.5), 3: ("n", 1.5), 4: ("z", 1.5)}
+    assert bench.as_of("0/2710", "SELECT count(*) AS n FROM orders_changes") == [{"n": 3}]
+    with pytest.raises(CdcError):
+        bench.state(1900)
+
+
+def test_other_tools_read_the_log_as_documented(bench, spark):
+    bench.log.transaction(10, ("c", row(1)), ("c", row(2)))
+    bench.batch(11, replace=True)
+    bench.log.transaction(20, ("u", row(1, "x")), ("d", {"id": 2}))
+    bench.batch(21)
+    page = Path("docs/HISTORY.md").read_text().replace("data/delta/shop/_history/public.orders", bench.sink.path)
+    view = page[page.index("    SELECT *, __lsn AS valid_from_lsn") : page.index("\n\nand keep")]
+    kept = page[page.index("`__op NOT IN") + 1 : page.index("`. polars")]
+    shown = spark.sql(f"SELECT id, name, valid_to_lsn FROM ({view}) WHERE {kept}").collect()
+    assert sorted(map(tuple, shown)) == [(1, "n", 20), (1, "x", None), (2, "n", 20)]
+    code = page[page.index("    log = polars") : page.index("\n\nRead so")]
+    names = {"polars": pl, "lsn": 21}
+    exec("\n".join(line.strip() for line in code.splitlines()), names)
+    assert names["state"].collect().select("id", "name").rows() == [(1, "x")]
