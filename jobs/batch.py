@@ -15,6 +15,7 @@ from typing import Final
 from cdc.errors import OperatorError
 from cdc.lsn import format_lsn
 from cdc.progress import Progress, Stop
+from sinks.history.columns import HISTORY
 from sinks.protocol import Position
 
 Offsets = tuple[int, ...]
@@ -246,7 +247,9 @@ def _end(target: Target, boundary: Progress) -> Offsets:
 def _is_stale(target: Target, position: Position, boundary: Progress, now_us: int) -> bool:
     """Of another chain of records, or so late that compaction may have taken what it has not read."""
     unread = position.offsets.get(target.topic) != _end(target, boundary)
-    return position.lsn < boundary.origin_lsn or (unread and now_us - position.source_ts_us > STALE_US)
+    # What a recovery brings is an outcome: a history has to know that single changes are missing.
+    skipped = target.sink == HISTORY and position.lsn < boundary.recovered_lsn
+    return position.lsn < boundary.origin_lsn or skipped or (unread and now_us - position.source_ts_us > STALE_US)
 
 
 def _ahead(target: Target, position: Position, boundary: Progress) -> OperatorError:

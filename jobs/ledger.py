@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cdc.errors import CdcError, OperatorError, TransientError
-from cdc.log import get
 from sinks.position import parse_unfit, unfit_fields
 from sinks.protocol import Unfit
 
@@ -29,8 +28,6 @@ VACUUM_EVERY: Final = 200
 READ_ATTEMPTS: Final = 3
 VERSIONS_MAX: Final = 1 << 16
 """More than there are batches in KEPT_MINUTES."""
-
-_log = get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +96,7 @@ class Ledger:
 
         try:
             return _state(_load(DeltaTable(self._path, version=version, storage_options=self._options or None)))
-        except Exception as error:  # noqa: BLE001 - delta-rs has no one class for what is not there any more
-            _log.debug("old version of the ledger not read", version=version, error=type(error).__name__)
+        except Exception:  # noqa: BLE001 - delta-rs has no class for a file that is gone
             return None
 
     def write(self, rows: Sequence[LedgerRow]) -> None:

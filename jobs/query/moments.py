@@ -16,10 +16,10 @@ from cdc.lsn import format_lsn
 from jobs.ledger import LedgerState
 from jobs.query.derived import Cut, Derived, alone, gone
 from jobs.query.past import PastVersions
-from sinks.delta.stamp import Stamp
 from sinks.history import sql
-from sinks.history.columns import FOLDER
+from sinks.history.columns import FOLDER, HISTORY
 from sinks.history.reach import Reach, parse_reach
+from sinks.position import load_position
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -58,11 +58,11 @@ class Logs:
     def reach(self, table: str) -> Reach:
         """How far it goes."""
         if table not in self._reaches:
-            stamps = (Stamp.from_json(commit.get("userMetadata")) for commit in self.open(table).history())
-            stamp = next((stamp for stamp in stamps if stamp is not None), None)
-            if stamp is None or not stamp.history:
+            stamps = (load_position(commit.get("userMetadata")) for commit in self.open(table).history())
+            told = next((stamp[1].get(HISTORY) for stamp in stamps if stamp is not None), None)
+            if told is None:
                 raise gone(f"the history of {table} does not say how far it goes")
-            self._reaches[table] = parse_reach(stamp.history)
+            self._reaches[table] = parse_reach(told)
         return self._reaches[table]
 
     def require_time(self, table: str, us: int) -> None:

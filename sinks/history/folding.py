@@ -47,7 +47,7 @@ def folded(log: DataFrame, reach: Reach, position_lsn: int, horizon_us: int) -> 
     before = log.where(F.col(LSN) < lsn)
     shape = reach.shape_at(lsn)
     every = Table(tuple(name for name in log.columns if name not in KEPT), shape.key)
-    rows = newest_rows(before.where(F.col(LSN) >= shape.since_lsn), every).persist()
+    rows = newest_rows(before.where(F.col(LSN) >= shape.since_lsn), every, None).persist()
     return Folded(lsn, rows, before.count() - rows.count())
 
 

@@ -62,8 +62,11 @@ def begun(changes: DataFrame, table: Table, correction: Correction | None = None
     """The table's rows as the topic has them, each with the position of its last change, or all with this one."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    rows = as_log(changes)
+    voids = rows.where(F.col(OP) == TRUNCATED).agg(F.max(F.struct(LSN, ORDINAL))).collect()[0][0]
+    live = newest_rows(rows.where(F.col(OP) != TRUNCATED), table, tuple(voids) if voids else None)
     place = {} if correction is None else _place_of(correction)
-    return newest_rows(as_log(changes), table).withColumns({OP: F.lit(READ), **place})
+    return live.withColumns({OP: F.lit(READ), **place})
 
 
 def continued(
@@ -77,7 +80,7 @@ def continued(
     truncates = sorted((row[0], row[1], row[2]) for row in marks if row[1] != OBSERVED and row[0] >= low_lsn)
     again = any(row[1] == OBSERVED and row[0] >= low_lsn for row in marks)
     fresh = rows.where((F.col(OP) != TRUNCATED) & (F.col(LSN) >= low_lsn))
-    known = newest_rows(log, table)
+    known = newest_rows(log, table, None)
     if not truncates and correction is None:
         known = known.join(fresh.select(*map(quoted, table.key)).distinct(), list(table.key), "left_semi")
     line = _in_line(known, fresh, table, [(lsn, ordinal) for lsn, ordinal, _ in truncates]).persist()
@@ -88,7 +91,9 @@ def continued(
         corrected = False
         if correction is not None:
             last = line.where(F.col(_SPAN) == len(truncates))
-            appended.append(_corrected(last, rows, table, correction).localCheckpoint())
+            void = max(((row[0], row[1]) for row in marks), default=None)
+            theirs = newest_rows(rows.where(F.col(OP) != TRUNCATED), table, void)
+            appended.append(_corrected(last, theirs, table, correction).localCheckpoint())
             corrected = bool(appended[-1].limit(1).collect())
         chosen = [frame.select(*map(quoted, (*table.columns, *KEPT))) for frame in appended]
         result = reduce(lambda one, other: one.unionByName(other), chosen).localCheckpoint()
@@ -100,17 +105,15 @@ def continued(
     return Continued(result, gap_lsn)
 
 
-def newest_rows(log: DataFrame, table: Table) -> DataFrame:
-    """The newest row of each key that is there, after the last truncate."""
+def newest_rows(rows: DataFrame, table: Table, void: Place | None) -> DataFrame:
+    """The newest row of each key that is there, of those from this place on."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    shown = [name for name in (*table.columns, *KEPT) if name in log.columns]
+    shown = [name for name in (*table.columns, *KEPT) if name in rows.columns]
     place = F.struct(LSN, ORDINAL)
     newest = F.max_by(F.struct(*map(quoted, shown)), place).alias("newest")
-    void = log.where((F.col(OP) == TRUNCATED) & F.col(quoted(table.key[0])).isNull()).agg(F.max(place)).collect()[0][0]
-    rows = log.where(F.col(quoted(table.key[0])).isNotNull())
     if void is not None:
-        rows = rows.where(place >= F.struct(*(F.lit(part).cast("bigint") for part in void)))
+        rows = rows.where(place >= _place(*void))
     return rows.groupBy(*map(quoted, table.key)).agg(newest).select("newest.*").where(~F.col(OP).isin(*ENDS))
 
 
@@ -148,11 +151,11 @@ def _truncated(line: DataFrame, table: Table, truncates: Sequence[tuple[int, int
     return reduce(lambda one, other: one.unionByName(other), parts)
 
 
-def _corrected(line: DataFrame, rows: DataFrame, table: Table, correction: Correction) -> DataFrame:
+def _corrected(line: DataFrame, theirs: DataFrame, table: Table, correction: Correction) -> DataFrame:
     """What makes the end of the log the topic's state: nothing, where nothing was missed."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    ours, theirs = line.where(F.col(_LIVE)), newest_rows(rows, table)
+    ours = line.where(F.col(_LIVE))
     key = list(table.key)
     place = _place_of(correction)
     held = ours.select(*map(quoted, key), _values(ours, table).alias(_SAME))

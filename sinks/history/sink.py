@@ -96,6 +96,9 @@ class HistorySink(DeltaSink):
             shape = self._shape_of(rows, state, reach, position)
             if shape.since_lsn == reach.shapes[-1].since_lsn:
                 found = self._continued(rows, state, correction)
+                if self._is_ours(state):
+                    # The table is what it was, and yet all of it is to be read: something was missed, or may have been.
+                    found = replace(found, gap_lsn=position.lsn - 1)
             else:
                 found = Continued(begun(rows, self._table, correction), position.lsn - 1)
             return self._append(found, state, position, reach.with_shape(shape))

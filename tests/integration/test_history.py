@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -80,7 +81,7 @@ class Bench:
         self.read_to, self.lsn = self.log.ends, lsn
         return written
 
-    def as_of(self, when: str, sql: str = "SELECT * FROM orders_changes") -> list[dict[str, object]]:
+    def as_of(self, when: str, sql: str) -> list[dict[str, Any]]:
         return run_query(self.settings, sql, as_of=parse_when(when)).table.to_pylist()
 
     def state(self, lsn: int) -> dict[int, tuple]:
@@ -206,6 +207,7 @@ def test_a_log_goes_on_when_its_table_is_read_from_the_beginning(bench, way):
     bench.batch(11, replace=True)
     bench.log.transaction(20, ("u", row(1, "second")), ("u", row(1, "third")))
     bench.log.transaction(30, ("d", {"id": 2}), ("c", row(4)))
+    bench.new_info(replace(bench.info, lsn=15, columns=(*bench.info.columns, ColumnInfo("more", "text", 25, 25))))
     bench.batch(31, replace=True)
     assert bench.state(21)[1] == ("third", 1.5)
     assert bench.state(30) == {1: ("third", 1.5), 2: ("n", 1.5), 3: ("n", 1.5)}
@@ -355,6 +357,6 @@ def test_other_tools_read_the_log_as_documented(bench, spark):
     shown = spark.sql(f"SELECT id, name, valid_to_lsn FROM ({view}) WHERE {kept}").collect()
     assert sorted(map(tuple, shown)) == [(1, "n", 20), (1, "x", None), (2, "n", 20)]
     code = page[page.index("    log = polars") : page.index("\n\nRead so")]
-    names = {"polars": pl, "lsn": 21}
+    names: dict[str, Any] = {"polars": pl, "lsn": 21}
     exec("\n".join(line.strip() for line in code.splitlines()), names)
     assert names["state"].collect().select("id", "name").rows() == [(1, "x")]

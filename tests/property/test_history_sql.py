@@ -43,7 +43,7 @@ def logged(made: list[Any]) -> list[dict[str, Any]]:
 
 def as_delta(rows: list[dict[str, Any]], path: str) -> DeltaTable:
     """In any order: files and rows have none."""
-    columns = {
+    columns: dict[str, Any] = {
         "id": pa.array([row["id"] for row in rows], pa.int64()),
         "line": pa.array([row["line"] for row in rows], pa.string()),
         "value": pa.array(["of another type"] * len(rows), pa.string()),

@@ -242,3 +242,11 @@ class TestQueries:
         held = [(task.target, task.stage) for task in tasks if held_back(task, {"lines"})]
         assert held == [(CACHED, 2), (ABOVE, 3)]
         assert not any(held_back(task, {"sums"}) for task in tasks)
+
+
+def test_a_history_learns_that_a_recovery_left_out_single_changes():
+    kept = Target("orders", "history", TOPIC)
+    recovered = replace(BOUNDARY, recovered_lsn=70)
+    tasks = plan({ORDERS: at(50, 4, 20), kept: at(50, 4, 20)}, recovered, 100)
+    assert [(task.target, task.mode) for task in tasks] == [(ORDERS, Mode.WRITE), (kept, Mode.REPLACE)]
+    assert [task.mode for task in plan({kept: at(70, 4, 20)}, recovered, 100)] == [Mode.WRITE]
