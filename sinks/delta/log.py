@@ -98,9 +98,9 @@ def selected_rows(path: str, storage_options: Mapping[str, str], sql: str) -> It
 
 
 def rows_of(
-    path: str, storage_options: Mapping[str, str], columns: Sequence[str], keys: pa.Table
+    path: str, storage_options: Mapping[str, str], columns: Sequence[str], keys: pa.Table, source: str = "rows"
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows whose first key column is one of `keys`, as native values."""
+    """The rows whose first key column is one of `keys`, as native values; `source` may be a SELECT over `rows`."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from deltalake import QueryBuilder
@@ -116,7 +116,7 @@ def rows_of(
         if comparable:
             low, high = (_literal(bound.as_py()) for bound in pc.min_max(wanted).values())
             between = f" WHERE {_quoted(name)} BETWEEN {low} AND {high}"
-        reader = QueryBuilder().register("rows", table).execute(f"SELECT {quoted} FROM rows{between}")  # noqa: S608
+        reader = QueryBuilder().register("rows", table).execute(f"SELECT {quoted} FROM {source}{between}")  # noqa: S608
         for batch in reader:
             arrays = [_filterable(array) for array in pa.record_batch(batch).columns]
             if comparable:

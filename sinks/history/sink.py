@@ -20,7 +20,7 @@ from sinks.delta import DeltaSink
 from sinks.delta.commit import Commit, add_columns, enable_types, overwrite
 from sinks.delta.direct import table_bytes
 from sinks.delta.literals import quoted
-from sinks.delta.log import TableState, rows_written, selected_rows
+from sinks.delta.log import TableState, rows_of, rows_written, selected_rows
 from sinks.delta.upkeep import EVERY_COMMITS, keep_up
 from sinks.history import append
 from sinks.history.columns import EVENT, FOLDER, HISTORY, KEPT, MOMENT, ORDINAL, PRODUCED, READ, TRUNCATED
@@ -30,6 +30,7 @@ from sinks.history.reconcile import Continued, Correction, Table, as_log, begun,
 from sinks.history.sql import state as state_sql
 from sinks.protocol import DELETE, LSN, OP, Position, Written
 from sinks.spec import SinkOptions, ViewSpec
+from sinks.standing import lost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,12 +125,18 @@ class HistorySink(DeltaSink):
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The newest state: what the mirror must hold."""
-        newest = state_sql("rows", _reach(self._required()).shapes[-1], LSN_MAX)
-        return selected_rows(self._path, self._options, newest)
+        return selected_rows(self._path, self._options, self._newest())
+
+    def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
+        """The same of some keys."""
+        return rows_of(self._path, self._options, self._spec.columns, keys, f"({self._newest()}) AS newest")
+
+    def _newest(self) -> str:
+        return state_sql("rows", _reach(self._there()).shapes[-1], LSN_MAX)
 
     def types(self) -> Mapping[str, str]:
         """As the log has them now."""
-        state = self._required()
+        state = self._there()
         return {name: state.types[stored] for name, stored in _reach(state).shapes[-1].stored.items()}
 
     def reach(self) -> tuple[Reach, int] | None:
@@ -138,6 +145,13 @@ class HistorySink(DeltaSink):
         if state is None or state.stamp is None:
             return None
         return _reach(state), table_bytes(self._path, self._options)
+
+    def _there(self) -> TableState:
+        """The log as whoever reads finds it."""
+        state = self._state()
+        if state is None or state.stamp is None:
+            raise lost("Delta", self._spec.name)
+        return state
 
     def _fold_when_due(self, position: Position) -> None:
         """Let go of what is older than asked for; looked at once in a while of the source's time."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -286,6 +287,8 @@ def test_mending_appends_what_the_keys_are(bench, spark):
     rows = [(1, "right", 2.0, "u", 11, "proof"), (2, None, None, "d", 11, "proof")]
     frame = spark.createDataFrame(rows, "id bigint, name string, price double, __op string, __lsn bigint, __at string")
     bench.batch(20)
+    found = bench.sink.rows_of(pa.table({"id": pa.array([2], pa.int64())}))
+    assert list(found) == [(2, "n", 1.5)]
     bench.sink.mend(frame, Position(20, 20_000, {bench.info.topic: bench.log.ends}))
     assert bench.newest() == {1: ("right", 2.0)}
 
