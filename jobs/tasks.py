@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
-from jobs.batch import Mode, Offsets, Target, Task, held_back, stages
+from jobs.batch import TABLE, Mode, Offsets, Target, Task, held_back, stages
 from jobs.changes import Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.every_change import read_every_change
@@ -136,7 +136,8 @@ class TaskRunner:
         lacking = self._lacking.withhold(target, refused, changes.touched, replaced=replaced)
         position = replace(task.position, unfit=lacking)
         sink = self._pipeline.sinks[target]
-        relation = sink if isinstance(sink, DeltaSink) and target.view in self._refresher.relations else None
+        is_table = target.sink == TABLE and target.view in self._refresher.relations
+        relation = sink if isinstance(sink, DeltaSink) and is_table else None
         with translated(f"view {target.view} into {target.sink}"):
             if changes.empty and not replaced:
                 sink.advance(position)

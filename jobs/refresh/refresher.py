@@ -47,7 +47,11 @@ class Refresher:
         self.pipeline = pipeline
         self._specs = pipeline.specs
         self._sinks = pipeline.sinks
-        self._tables = {target.view: sink for target, sink in pipeline.sinks.items() if isinstance(sink, DeltaSink)}
+        self._tables = {
+            target.view: sink
+            for target, sink in pipeline.sinks.items()
+            if target.sink == TABLE and isinstance(sink, DeltaSink)
+        }
         self.relations = ReadRelations(spark, pipeline.specs, self._tables)
         self._positions: dict[Target, Position] = {}
         self.failing = FailingViews()

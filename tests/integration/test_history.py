@@ -75,8 +75,8 @@ class Bench:
                 written = (self.sink.replace if replace else self.sink.write)(changes.frame, position)
         finally:
             changes.release()
-        version, generation = self.sink.held_version()
-        rows = [LedgerRow(self.sink.folder, version, generation, lsn, lsn * 1000, {})]
+        held = self.sink.held()
+        rows = [LedgerRow(self.sink.folder, held.version, held.generation, lsn, lsn * 1000, {})]
         rows.append(LedgerRow("public.orders", 0, 0, lsn, lsn * 1000, {}))
         Ledger(self.settings.delta_root).write(rows)
         self.read_to, self.lsn = self.log.ends, lsn
