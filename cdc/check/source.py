@@ -135,6 +135,7 @@ def _captured(session: Connection, settings: Settings, found: list[Finding]) -> 
         found += tables.findings_of(each, server_version=version, read_role=read_role)
     found += _passed_over(match_tables(session, source.tables, source.exclude)[1])
     found += _unknown_excludes(session, source)
+    found += _unknown_histories(relations, settings.history.tables)
     captured = [each.relation for each in facts if tables.blocking(each) is None]
     found.append(ok("TABLES", f"{len(captured)} of {len(relations)} matching tables can be captured"))
     published = publication.read_publication(session, settings.publication)
@@ -160,6 +161,16 @@ def _unknown_excludes(session: Connection, source: Source) -> Iterator[Finding]:
                 "UNKNOWN_EXCLUDE",
                 f"source.exclude: no table matches {pattern.text}, so it keeps nothing out",
                 suggestion(pattern.text, [table.text for table in present], what="tables"),
+            )
+
+
+def _unknown_histories(relations: Sequence[Relation], patterns: Sequence[str]) -> Iterator[Finding]:
+    for pattern in parse_all(patterns):
+        if not any(pattern.matches(relation.schema, relation.name) for relation in relations):
+            yield warning(
+                "UNKNOWN_HISTORY",
+                f"history.tables: no captured table matches {pattern.text}, so nothing is kept for it",
+                suggestion(pattern.text, [relation.qualified for relation in relations], what="tables"),
             )
 
 

@@ -18,7 +18,7 @@ from cdc.frames import WalData, decode_frame
 from cdc.pgoutput import RelationMessage, decode
 from cdc.postgres import connect
 from cdc.replication import ReplicationConnection
-from cdc.settings import Role
+from cdc.settings import History, Role
 from cdc.sqlstate import translated
 from tests.support.postgres_version import MAJOR, since
 from tests.support.servers import fresh_database
@@ -188,6 +188,11 @@ def test_wrong_names_get_the_nearest(source):
     assert finding(with_source(source, exclude=("public.secret",)), "UNKNOWN_EXCLUDE").remedy.endswith(
         "public.secrets?"
     )
+
+
+def test_a_history_of_no_table_is_told(source):
+    kept = source.model_copy(update={"history": History(tables=("public.orders", "public.oder_items"))})
+    assert finding(kept, "UNKNOWN_HISTORY").remedy.endswith("public.order_items?")
 
 
 def test_a_server_that_is_away_is_one_finding(source):
