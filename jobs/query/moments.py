@@ -30,6 +30,7 @@ Select = Callable[[str], str]
 VERSIONS: Final = "_history"
 CHANGES: Final = "_changes"
 BEYOND: Final = "HISTORY_BEYOND"
+RECENT_COMMITS: Final = 10
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,7 @@ class Logs:
     def reach(self, table: str) -> Reach:
         """How far it goes."""
         if table not in self._reaches:
-            stamps = (load_position(commit.get("userMetadata")) for commit in self.open(table).history())
-            told = next((stamp[1].get(HISTORY) for stamp in stamps if stamp is not None), None)
-            if told is None:
-                raise gone(f"the history of {table} does not say how far it goes")
-            self._reaches[table] = parse_reach(told)
+            self._reaches[table] = _told(self.open(table), table)
         return self._reaches[table]
 
     def require_time(self, table: str, us: int) -> None:
@@ -185,6 +182,16 @@ class Past:
         if (gap := reach.gap_at(self.lsn)) is not None:
             raise _unknown(table, self.lsn, gap)
         return reach
+
+
+def _told(log: DeltaTable, table: str) -> Reach:
+    """What its newest stamp says; others' commits may lie above it."""
+    for limit in (RECENT_COMMITS, None):
+        for commit in log.history(limit):
+            stamp = load_position(commit.get("userMetadata"))
+            if stamp is not None and HISTORY in stamp[1]:
+                return parse_reach(stamp[1][HISTORY])
+    raise gone(f"the history of {table} does not say how far it goes")
 
 
 def ahead(lsn: int, reached: int) -> CdcError:
