@@ -59,7 +59,9 @@ class Reach:
         return next((gap for gap in self.gaps if gap[0] < lsn < gap[1]), None)
 
     def with_gap(self, low: int, high: int) -> Reach:
-        """One more gap; one that touches it becomes part of it."""
+        """One more gap, if any position lies in it; one that touches it becomes part of it."""
+        if high - low < 2:
+            return self
         touching = [gap for gap in self.gaps if gap[0] <= high and low <= gap[1]]
         low, high = min([low, *(gap[0] for gap in touching)]), max([high, *(gap[1] for gap in touching)])
         return replace(self, gaps=(*(gap for gap in self.gaps if gap not in touching), (low, high)))

@@ -21,6 +21,7 @@ from jobs.every_change import read_every_change
 from jobs.ledger import Ledger, LedgerRow
 from jobs.query import parse_when, run_query
 from jobs.tables import ColumnInfo, TableInfo
+from jobs.unfit import Watch, digest
 from sinks.history.sink import HistorySink
 from sinks.protocol import Position, Written
 from sinks.spec import SinkOptions
@@ -187,7 +188,7 @@ def test_a_truncate_ends_every_key_that_was_there(bench, way):
     assert [tuple(each.values()) for each in ended] == [(1, 30), (3, 30), (1, 50)]
 
 
-def test_rows_of_a_snapshot_that_say_what_is_known_are_no_changes(bench, way):
+def test_rows_of_a_snapshot_that_say_what_is_known_are_no_changes(bench):
     bench.log.transaction(10, ("c", row(1)), ("c", row(2, None, -0.0)))
     bench.batch(11, replace=True)
     bench.log.transaction(20, ("r", row(1)), ("r", row(2, None, -0.0)))
@@ -203,7 +204,7 @@ def test_rows_of_a_snapshot_that_say_what_is_known_are_no_changes(bench, way):
     assert caught.value.code == "HISTORY_GAP"
 
 
-def test_a_log_goes_on_when_its_table_is_read_from_the_beginning(bench, way):
+def test_a_log_goes_on_when_its_table_is_read_from_the_beginning(bench):
     bench.log.transaction(10, ("c", row(1)), ("c", row(2)), ("c", row(3)))
     bench.batch(11, replace=True)
     bench.log.transaction(20, ("u", row(1, "second")), ("u", row(1, "third")))
@@ -237,7 +238,7 @@ def test_a_batch_is_appended_once(bench):
     assert bench.as_of("0/15", "SELECT count(*) AS n FROM orders_changes") == [{"n": 2}]
 
 
-def test_another_writer_in_between_is_noticed(bench, way):
+def test_another_writer_in_between_is_noticed(bench):
     bench.log.transaction(10, ("c", row(1)))
     bench.batch(11, replace=True)
     other = bench.new_sink()
@@ -249,7 +250,7 @@ def test_another_writer_in_between_is_noticed(bench, way):
     assert caught.value.code == "SINK_OVERTAKEN"
 
 
-def test_columns_come_and_go(bench, way):
+def test_columns_come_and_go(bench):
     bench.log.transaction(10, ("c", row(1)))
     bench.batch(11, replace=True)
     extra = ColumnInfo("extra", "timestamp", 1114, 1114)
@@ -268,7 +269,7 @@ def test_columns_come_and_go(bench, way):
     ]
 
 
-def test_what_was_read_late_may_lack_versions(bench, way, monkeypatch):
+def test_what_was_read_late_may_lack_versions(bench, monkeypatch):
     bench.log.transaction(10, ("c", row(1)))
     bench.batch(11, replace=True)
     bench.log.transaction(20, ("u", row(1, "x")))
@@ -293,7 +294,7 @@ def test_mending_appends_what_the_keys_are(bench, spark):
     assert bench.newest() == {1: ("right", 2.0)}
 
 
-def test_after_a_change_of_type_or_key_the_log_has_the_table_anew(bench, way):
+def test_after_a_change_of_type_or_key_the_log_has_the_table_anew(bench):
     bench.log.transaction(10, ("c", row(1, "1")), ("c", row(2, "2")))
     bench.batch(11, replace=True)
     bench.log.transaction(20, ("d", {"id": 2}))
@@ -363,3 +364,21 @@ def test_other_tools_read_the_log_as_documented(bench, spark):
     names: dict[str, Any] = {"polars": pl, "lsn": 21}
     exec("\n".join(line.strip() for line in code.splitlines()), names)
     assert names["state"].collect().select("id", "name").rows() == [(1, "x")]
+
+
+def test_a_row_that_fits_no_type_ends_its_version(bench):
+    day = ColumnInfo("day", "date", 1082, 1082)
+    bench.new_info(replace(bench.info, columns=(ID, NAME, PRICE, day)))
+    bench.log.transaction(10, *(("c", row(key) | {"day": "2026-01-01"}) for key in (1, 2, 3)))
+    bench.batch(19, replace=True)
+    bench.log.transaction(20, ("u", row(1) | {"day": "infinity"}), ("u", row(2) | {"day": "0044-03-15 BC"}))
+    bench.log.transaction(30, ("u", row(2, "fits") | {"day": "2026-01-02"}), ("d", {"id": 3}))
+    changes = read_every_change(
+        bench.spark, bench.info, bench.kafka, (bench.read_to, bench.log.ends), (19, 39), Watch(unfit_max=10)
+    )
+    lacked = [(unfit.key, unfit.lsn, unfit.columns) for unfit in changes.unfit]
+    assert lacked == [(digest(b'{"id":1}'), 20, ("day",))]
+    written = bench.sink.write(changes.frame, Position(39, 39_000, {bench.info.topic: bench.log.ends}))
+    changes.release()
+    assert (written.upserts, written.deletes) == (1, 3)
+    assert {each[0]: each[1] for each in bench.sink.rows()} == {2: "fits"}
