@@ -96,7 +96,7 @@ class Present:
         if oldest is None:
             return Cut(self.state.lsn, self.state.source_ts_us)
         if any(row.lsn != oldest.lsn for row in rows) or oldest.lsn < (wait_lsn or 0):
-            raise alone(oldest.name, oldest.lsn)
+            raise alone(oldest.name.removeprefix(f"{FOLDER}/"), oldest.lsn)
         return Cut(oldest.lsn, oldest.source_ts_us)
 
     @property

@@ -26,19 +26,27 @@ class PastVersions:
         self._newest = newest
         self._ledger = Ledger(derived.root, derived.options)
 
-    def at_time(self, us: int) -> LedgerState | None:
-        """The newest state of no later time; None when it is gone."""
-        return self._last(lambda state: state.source_ts_us <= us)[0]
+    def at_time(self, us: int) -> LedgerState:
+        """The newest state of no later time."""
+        state = self._last(lambda state: state.source_ts_us <= us)[0]
+        if state is None:
+            raise _gone("the ledger's state of that time")
+        return state
+
+    def time_at(self, lsn: int) -> int:
+        """The time of the newest state at or before a position, as far as it is known."""
+        state = self._last(lambda state: state.lsn <= lsn)[0]
+        return state.source_ts_us if state is not None else self._newest.source_ts_us
 
     def open(self, name: str, lsn: int) -> DeltaTable:
         """A table at a position."""
         before, after = self._last(lambda state: state.lsn <= lsn)
         row = before.rows.get(name) if before is not None else None
         if before is None or row is None:
-            raise self._gone(name, lsn)
+            raise _gone(f"{name} as of {format_lsn(lsn)}")
         later = after.rows.get(name) if after is not None else None
         if row.lsn != lsn and (later is None or later.version != row.version):
-            raise self._between(name, lsn, row.lsn)
+            raise _between(name, lsn, row.lsn)
         return self._derived.open(before, name)
 
     def _last(self, holds: Callable[[LedgerState], bool]) -> tuple[LedgerState | None, LedgerState | None]:
@@ -57,16 +65,18 @@ class PastVersions:
                 after, high = state, middle - 1
         return found, after
 
-    def _gone(self, name: str, lsn: int) -> OperatorError:
-        return OperatorError(
-            f"{name} as of {format_lsn(lsn)} is gone: it has no history, and older versions go in {KEPT_MINUTES} min",
-            "name its table under history.tables, and changes are kept from then on",
-            code="NO_HISTORY",
-        )
 
-    def _between(self, name: str, lsn: int, before: int) -> OperatorError:
-        return OperatorError(
-            f"{name} has no history, and no batch ended at {format_lsn(lsn)}",
-            f"ask as of {format_lsn(before)}, where one did, or name its table under history.tables",
-            code="NO_HISTORY",
-        )
+def _gone(what: str) -> OperatorError:
+    return OperatorError(
+        f"{what} is gone: tables without a history can be read as of {KEPT_MINUTES} minutes ago at most",
+        "name the table under history.tables, and changes are kept from then on",
+        code="NO_HISTORY",
+    )
+
+
+def _between(name: str, lsn: int, before: int) -> OperatorError:
+    return OperatorError(
+        f"{name} has no history, and no batch ended at {format_lsn(lsn)}",
+        f"ask as of {format_lsn(before)}, where one did, or name its table under history.tables",
+        code="NO_HISTORY",
+    )

@@ -69,20 +69,17 @@ def _lsn_at(present: Present, derived: Derived, us: int, names: Collection[str])
     meant = {logs.named.get(name, (name, ""))[0] for name in names}
     if meant - set(logs.tables) or not meant:
         # A table without a history can be shown only where a batch ended.
-        state = PastVersions(derived, present.state).at_time(us)
-        if state is not None:
-            return state.lsn
-    kept = meant & set(logs.tables)
-    for table in kept:
+        return PastVersions(derived, present.state).at_time(us).lsn
+    for table in meant:
         logs.require_time(table, us)
     later = f"{quote_ident(MOMENT)} > to_timestamp_micros({us})"
-    found = [_one(logs.open(table), f"SELECT min({quote_ident(LSN)}) AS x FROM log WHERE {later}") for table in kept]
+    found = [_one(logs.open(table), f"SELECT min({quote_ident(LSN)}) AS x FROM log WHERE {later}") for table in meant]
     lsns: list[int] = [lsn for lsn in found if lsn is not None]
     return min([present.state.lsn, *lsns])
 
 
 def _time_of(present: Present, derived: Derived, lsn: int, names: Collection[str]) -> int:
-    """The newest commit before the position, as far as the logs know; else when the tables stood later."""
+    """The newest commit before the position, as far as the logs know; else the time of the batch."""
     logs = Logs(derived, present.state)
     meant = {logs.named.get(name, (name, ""))[0] for name in names} & set(logs.tables)
     before = f"{quote_ident(LSN)} < {lsn}"
@@ -91,7 +88,7 @@ def _time_of(present: Present, derived: Derived, lsn: int, names: Collection[str
     ]
     times = [time for time in found if time is not None]
     if not times:
-        return present.state.source_ts_us
+        return PastVersions(derived, present.state).time_at(lsn)
     return of_time(max(times)).us or 0
 
 

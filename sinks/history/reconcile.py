@@ -76,7 +76,7 @@ def continued(
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = as_log(changes)
-    marks = rows.where(F.col(OP) == TRUNCATED).groupBy(LSN, ORDINAL).agg(F.max(MOMENT)).collect()
+    marks = rows.where(F.col(OP) == TRUNCATED).groupBy(LSN, ORDINAL).agg(F.unix_micros(F.max(MOMENT))).collect()
     truncates = sorted((row[0], row[1], row[2]) for row in marks if row[1] != OBSERVED and row[0] >= low_lsn)
     again = any(row[1] == OBSERVED and row[0] >= low_lsn for row in marks)
     fresh = rows.where((F.col(OP) != TRUNCATED) & (F.col(LSN) >= low_lsn))
@@ -139,15 +139,16 @@ def _in_line(known: DataFrame, fresh: DataFrame, table: Table, truncates: Sequen
     )
 
 
-def _truncated(line: DataFrame, table: Table, truncates: Sequence[tuple[int, int, object]]) -> DataFrame:
+def _truncated(line: DataFrame, table: Table, truncates: Sequence[tuple[int, int, int]]) -> DataFrame:
     """The end of every key that was there when a truncate came."""
     from pyspark.sql import functions as F  # noqa: N812
 
     ended = line.where(F.col(_LIVE) & (F.col(_SPAN) < len(truncates)))
     parts = []
-    for at, (lsn, ordinal, moment) in enumerate(truncates):
-        place = {LSN: F.lit(lsn).cast("bigint"), ORDINAL: F.lit(ordinal).cast("bigint"), MOMENT: F.lit(moment)}
-        parts.append(_keys_alone(ended.where(F.col(_SPAN) == at), table).withColumns({OP: F.lit(TRUNCATED), **place}))
+    for at, (lsn, ordinal, us) in enumerate(truncates):
+        place = {LSN: F.lit(lsn).cast("bigint"), ORDINAL: F.lit(ordinal).cast("bigint")}
+        end = {OP: F.lit(TRUNCATED), **place, MOMENT: F.timestamp_micros(F.lit(us))}
+        parts.append(_keys_alone(ended.where(F.col(_SPAN) == at), table).withColumns(end))
     return reduce(lambda one, other: one.unionByName(other), parts)
 
 
