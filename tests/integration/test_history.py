@@ -204,29 +204,6 @@ def test_rows_of_a_snapshot_that_say_what_is_known_are_no_changes(bench):
     assert caught.value.code == "HISTORY_GAP"
 
 
-def test_a_log_goes_on_when_its_table_is_read_from_the_beginning(bench):
-    bench.log.transaction(10, ("c", row(1)), ("c", row(2)), ("c", row(3)))
-    bench.batch(11, replace=True)
-    bench.log.transaction(20, ("u", row(1, "second")), ("u", row(1, "third")))
-    bench.log.transaction(30, ("d", {"id": 2}), ("c", row(4)))
-    bench.new_info(replace(bench.info, lsn=15, columns=(*bench.info.columns, ColumnInfo("more", "text", 25, 25))))
-    bench.batch(31, replace=True)
-    assert bench.state(21)[1] == ("third", 1.5)
-    assert bench.state(30) == {1: ("third", 1.5), 2: ("n", 1.5), 3: ("n", 1.5)}
-    assert bench.state(31) == bench.newest() == {1: ("third", 1.5), 3: ("n", 1.5), 4: ("n", 1.5)}
-    changes = bench.as_of("0/1F", "SELECT count(*) AS n FROM orders_changes")
-    assert changes == [{"n": 7}]
-    # Stopped, and read again: a truncate that is none, then what is there.
-    bench.log.transaction(50, ("t", None), ordinal=0)
-    bench.log.transaction(51, ("r", row(1, "third")), ("r", row(4, "missed")))
-    bench.log.transaction(55, ("u", row(1, "fourth")))
-    bench.batch(60, replace=True, floor=49)
-    assert bench.state(31) == {1: ("third", 1.5), 3: ("n", 1.5), 4: ("n", 1.5)}
-    assert bench.state(60) == bench.newest() == {1: ("fourth", 1.5), 4: ("missed", 1.5)}
-    with pytest.raises(CdcError, match=r"between 0/1F and 0/3C"):
-        bench.state(56)
-
-
 def test_a_batch_is_appended_once(bench):
     bench.log.transaction(10, ("c", row(1)))
     bench.batch(11, replace=True)
@@ -292,33 +269,6 @@ def test_mending_appends_what_the_keys_are(bench, spark):
     assert list(found) == [(2, "n", 1.5)]
     bench.sink.mend(frame, Position(20, 20_000, {bench.info.topic: bench.log.ends}))
     assert bench.newest() == {1: ("right", 2.0)}
-
-
-def test_after_a_change_of_type_or_key_the_log_has_the_table_anew(bench):
-    bench.log.transaction(10, ("c", row(1, "1")), ("c", row(2, "2")))
-    bench.batch(11, replace=True)
-    bench.log.transaction(20, ("d", {"id": 2}))
-    bench.batch(21)
-    number = replace(NAME, type="integer", type_oid=23, base_oid=23)
-    bench.new_info(replace(bench.info, lsn=30, columns=(ID, number, PRICE)))
-    bench.log.transaction(29, ("t", None), ordinal=0)
-    bench.log.transaction(29, ("r", {"id": 1, "name": 7, "price": 1.5}))
-    bench.batch(40, replace=True, floor=29)
-    bench.log.transaction(50, ("u", {"id": 1, "name": 8, "price": 1.5}))
-    bench.batch(60)
-    assert bench.state(11) == {1: ("1", 1.5), 2: ("2", 1.5)}
-    assert bench.state(21) == {1: ("1", 1.5)}
-    assert bench.state(40) == {1: (7, 1.5)}
-    assert bench.state(60) == bench.newest() == {1: (8, 1.5)}
-    assert dict(bench.sink.types())["name"] == "int"
-    bench.new_info(replace(bench.info, lsn=70, key=("id", "name"), columns=(ID, replace(number, key=True), PRICE)))
-    bench.log.transaction(69, ("t", None), ordinal=0)
-    bench.log.transaction(69, ("r", {"id": 1, "name": 8, "price": 1.5}), ("r", {"id": 1, "name": 9, "price": 2.5}))
-    bench.batch(80, replace=True, floor=69)
-    assert sorted(each["name"] for each in bench.as_of("0/50", "SELECT name FROM orders")) == [8, 9]
-    assert bench.state(60) == {1: (8, 1.5)}
-    shown = bench.as_of("0/50", "SELECT name, valid_from_lsn AS f, is_current AS c FROM orders_history ORDER BY 1")
-    assert [tuple(each.values()) for each in shown] == [(8, 79, True), (9, 79, True)]
 
 
 def test_what_is_older_than_asked_for_is_folded(spark, kafka, tmp_path, pipeline_name):
