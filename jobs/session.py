@@ -59,6 +59,7 @@ SMALL_BATCHES = {
     "spark.cleaner.periodicGC.interval": "5min",
 }
 
+CODE_CACHE = "512m"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 QUIET = {
@@ -106,7 +107,9 @@ def _of_the_jvm(folder: Path) -> dict[str, str]:
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J)
     jars = spark_classpath()
-    java = f'"-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dderby.system.home={folder}"'
+    # Spark compiles each new query; where the cache for that is full, the JVM stops compiling, and in the end itself.
+    cache = f'"-XX:ReservedCodeCacheSize={CODE_CACHE}"'
+    java = f'{cache} "-Dlog4j2.configurationFile={log4j.as_uri()}" "-Dderby.system.home={folder}"'
     return {
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from rich.markup import escape
 
@@ -41,7 +42,9 @@ def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
             if _apply_while_owner(settings, spark, stop, once=once):
                 return
     finally:
-        spark.stop()
+        # Where the JVM has died, that is not to hide the error that tells of it.
+        with suppress(Py4JError, OSError):
+            spark.stop()
 
 
 def _apply_while_owner(settings: Settings, spark: SparkSession, stop: threading.Event, *, once: bool) -> bool:

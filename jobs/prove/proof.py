@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.control.stopped import stopped_views
 from jobs.ledger import Ledger
@@ -45,7 +46,11 @@ def _explained(settings: Settings, proofs: list[ViewProof]) -> list[ViewProof]:
     """Why a view that stopped alone is not where the source was read."""
     if all(proof.problem is None for proof in proofs):
         return proofs
-    alone = stopped_views(settings)
+    try:
+        alone = stopped_views(settings)
+    except CdcError:
+        # What was found counts, also where nobody can say why.
+        return proofs
     return [
         proof
         if proof.problem is None or (trouble := alone.get(proof.view)) is None
