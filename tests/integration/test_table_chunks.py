@@ -67,13 +67,13 @@ def records(settings: Settings) -> list[Progress]:
 def test_tables_are_read_in_chunks_while_everything_changes(settings: Settings, admin: Any) -> None:
     admin.execute("INSERT INTO public.orders SELECT g, 'before ' || g, g FROM generate_series(1, 600) g")
     admin.execute("INSERT INTO public.order_items SELECT g, g % 4, 'p', g % 3 FROM generate_series(1, 100) g")
-    with Load(settings, seed=3, pause_s=0.001) as load, running_capture(settings) as capture:
-        capture.wait_for(0)
+    with Load(settings, seed=3, pause_s=0.01) as load, running_capture(settings) as capture:
+        capture.wait_for(0, 240)
         boundary = records(settings)[-1]
         assert load.transactions > 50
-        capture.wait_for(insert_lsn(admin))
+        capture.wait_for(insert_lsn(admin), 240)
     with running_capture(settings) as capture:
-        capture.wait_for(insert_lsn(admin))
+        capture.wait_for(insert_lsn(admin), 240)
         require_equal(settings, admin)
     assert boundary.is_boundary
     chunked = [record for record in records(settings) if record.backfills]
