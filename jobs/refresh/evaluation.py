@@ -19,7 +19,7 @@ from jobs.refresh.fetched import FetchedScans
 from jobs.refresh.relations import ReadRelations
 from jobs.upkeep.narrow import Key, Narrowing
 from jobs.upkeep.near import Near
-from jobs.upkeep.refresh import Refresh, keyed_sql, narrowed_sql, plan_refresh
+from jobs.upkeep.refresh import Refresh, keyed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State, Tables
 from sinks.delta.held import Held
 from sinks.delta.literals import literal
@@ -69,7 +69,8 @@ class Evaluation:
 
     def rows_of(self, refresh: Refresh, keys: DataFrame) -> DataFrame:
         """The rows that have these keys now."""
-        return self._keyed(keys, narrowed_sql(self._plan, self._tables, refresh.by, {}))
+        assert refresh.narrowed is not None
+        return self._keyed(keys, refresh.narrowed)
 
     def rows_of_few(self, refresh: Refresh, keys: DataFrame, few: pa.Table) -> DataFrame:
         """The same of few keys: scans read what these ask for at once, else are bounded by the least and greatest."""

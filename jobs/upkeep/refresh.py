@@ -49,7 +49,7 @@ def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str], near:
     return Refresh(
         by=by,
         affected=f"SELECT DISTINCT {names(by)} FROM {table(touched)}",
-        narrowed=narrowed_sql(view, tables, by, {}),
+        narrowed=_narrowed(view, tables, by),
         full=_full(view, tables),
         before=frozenset(planning.before),
         costs=planning.costs,
@@ -68,14 +68,13 @@ def _full(view: ViewPlan, tables: Tables) -> str:
     return f"SELECT {listed(column.sql for column in view.outputs)} FROM {table(rows)}"
 
 
-def narrowed_sql(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...], bounds: Mapping[str, Key]) -> str:
-    """The view's rows that have the values of KEYS; `bounds` by the attributes' names in SQL, where they are known."""
-    known = {column: bounds.get(column.sql, Key(column.sql)) for column in by}
+def _narrowed(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...]) -> str:
+    known = {column: Key(column.sql) for column in by}
     return keyed_sql(view, by, narrow(view.root, known), lambda relation: tables.name(relation, State.NOW))
 
 
 def keyed_sql(view: ViewPlan, by: tuple[Attribute, ...], narrowed: Plan, name_of: NameOf) -> str:
-    """The same of a plan that is narrowed already; narrowing is never all of it."""
+    """The view's rows that have the values of KEYS, of a plan narrowed to these; narrowing is never all of it."""
     rows = Keyed(narrowed, KEYS, tuple((column, column.sql) for column in by))
     shown = listed(column.sql for column in view.outputs)
     return f"SELECT {shown} FROM {derived(rows, name_of)}"
