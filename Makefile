@@ -54,8 +54,10 @@ export SQL
 prove: $(READY) ## compare every view in every sink with Postgres; ARGS=--repair mends what differs
 	@$(A) prove $(ARGS)
 
-test: $(READY) ## every test, against real servers, on two workers with servers of their own
-	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile
+test: $(READY) ## every test, against real servers, on two workers with servers of their own; ORDER=n: in another order
+	@$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --randomly-seed=$(ORDER)
+# One order for everybody, so that a failure is of the change and can be repeated.
+ORDER ?= 1
 
 test-large: $(READY) ## a transaction of 2 GB (minutes, 8 GB of disk); AFTERIMAGE_LARGE_MB=500 for a smaller one
 	@$(BIN)/pytest -m large tests/large

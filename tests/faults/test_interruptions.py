@@ -160,6 +160,7 @@ def test_own_writes_are_read_by_their_token(pipeline: Pipeline) -> None:
     for turn in range(3):
         name = f"own write {turn}"
         change(pipeline, name)
+        pipeline.admin.execute("UPDATE public.orders SET paid = true WHERE id = 10")
         token = pipeline.token()
         cut = shop.at(wait=token, timeout_s=60)
         assert parse_lsn(cut.lsn) >= parse_lsn(token)
