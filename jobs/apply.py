@@ -32,7 +32,7 @@ from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
 from jobs.rebuild_progress import RebuildProgress
-from jobs.recording import About, located, recorded
+from jobs.recording import About, located, recorded, tidied
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
 from jobs.unfit import LackingRows
@@ -274,9 +274,7 @@ class ApplyRun:
             self._standing.tell(self._control, self._queries.failing.troubles)
         marked = self._lacking.marked
         positions = {at: self._queries.marked(at, marked(at, position)) for at, position in positions.items()}
-        rows = recorded(self._loaded.sinks, positions, self._about())
-        if rows:
-            self._ledger.write([*rows, *self._undeclared.values()])
+        self._vouch(positions)
         lsn = max((position.lsn for position in positions.values()), default=0)
         metrics.BATCH_SECONDS.observe(time.monotonic() - self._batch_s)
         for target, position in positions.items():
@@ -286,6 +284,14 @@ class ApplyRun:
         for request, view in rebuilt.items():
             _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
             self._control.answer(request, State.DONE, lsn=lsn)
+        if tidied(self._loaded.sinks.values()):
+            self._control.confirm_owner()
+            self._vouch(positions)
+
+    def _vouch(self, positions: Mapping[Target, Position]) -> None:
+        rows = recorded(self._loaded.sinks, positions, self._about())
+        if rows:
+            self._ledger.write([*rows, *self._undeclared.values()])
 
     def _about(self) -> dict[str, About]:
         refreshed = self._queries.refreshed

@@ -6,7 +6,7 @@ speaks of a table's exact version, so it can't disagree with the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from jobs.batch import Target
@@ -37,6 +37,12 @@ def recorded(
             texts = (about or {}).get(target.view, About())
             rows.append(LedgerRow(*which, *moment, position.offsets, position.unfit, texts.refreshed, texts.sql))
     return rows
+
+
+def tidied(sinks: Iterable[Sink]) -> bool:
+    """Tidy the Delta tables that are due, between two batches; whether the ledger has to name other versions."""
+    moved = [sink.keep_up() for sink in sinks if isinstance(sink, DeltaSink)]
+    return any(moved)
 
 
 def located(

@@ -31,7 +31,8 @@ from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import located
 from jobs.refresh.outcome import Outcome
 from jobs.view_files import undeclared
-from sinks.protocol import Position, Unfit
+from sinks.delta import DeltaSink, Figures
+from sinks.protocol import Position, Sink, Unfit
 
 T = TypeVar("T")
 
@@ -73,6 +74,8 @@ class ViewStanding:
     refreshed: Outcome | None = None
     """How a query was refreshed last; its Delta table says so."""
     history: HistoryStanding | None = None
+    table: Figures | None = None
+    """Its Delta table in numbers, where that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class Report:
 
 
 class Observer:
-    """Looks again and again; with `measure_rate` each look takes a second longer."""
+    """Looks again and again; with `measure_rate` each look takes a second longer, and measures Delta tables too."""
 
     def __init__(self, settings: Settings, *, measure_rate: bool = False) -> None:
         self._settings = settings
@@ -181,15 +184,22 @@ class Observer:
         ledger = _asked(self._ledger.read, problems)
         self._undeclared = tuple(undeclared(self._pipeline.specs, ledger))
         positions = located(sinks, own, ledger)
+        tables = self._tables(sinks)
         return tuple(
             replace(
                 _view(target, position, asked[target][1], source, progress),
                 stopped=self._pipeline.specs[target.view].stopped or alone.get(target.view),
                 refreshed=_refreshed(target, ledger),
                 history=_asked(partial(history_of, sinks[target]), problems),
+                table=tables.get(target),
             )
             for target, position in positions.items()
         )
+
+    def _tables(self, sinks: Mapping[Target, Sink]) -> dict[Target, Figures | None]:
+        found = {target: sink for target, sink in sinks.items() if self._measure_rate and isinstance(sink, DeltaSink)}
+        with ThreadPoolExecutor(8) as pool:
+            return dict(zip(found, pool.map(lambda sink: _asked(sink.figures, []), found.values()), strict=True))
 
 
 def _refreshed(target: Target, ledger: LedgerState | None) -> Outcome | None:

@@ -25,6 +25,7 @@ from cdc.retention import SAFE, Level
 from cdc.settings import Settings
 from cdc.sizes import duration_text, size_text
 from jobs.control import Proved
+from sinks.delta import Figures
 
 _EVERY_S: Final = 1.0
 _COLOURS: Final = {Level.SAFE: "", Level.WARNING: "yellow", Level.ALARM: "bold red", Level.LOST: "bold red"}
@@ -104,6 +105,7 @@ def _view_dict(view: ViewStanding, proved: Proved | None) -> dict[str, Any]:
         "history": history_dict(view.history),
         "dead_letters": [{"at": row.at, "columns": list(row.columns)} for row in view.unfit],
         "proved": None if proved is None else _proved_dict(proved),
+        "table": asdict(view.table) if view.table is not None else None,
     }
 
 
@@ -158,6 +160,7 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
 def _views(report: Report) -> Table:
     table = Table(box=None, padding=(0, 2), header_style="bold")
     columns = {"view": "left", "sink": "left", "LSN": "right", "behind": "right", "": "right", "proved": "right"}
+    columns |= {"table": "left"}
     if any(view.refreshed is not None for view in report.views):
         columns["last refresh"] = "left"
     for name, justify in columns.items():
@@ -167,10 +170,16 @@ def _views(report: Report) -> Table:
         behind = size_text(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
         behind = "[yellow]stopped[/]" if view.stopped is not None and not heals(view.stopped) else behind
         proved = _proved(report.proofs.get((view.view, view.sink)))
+        kept = _table(view.table) if view.table is not None else ""
         refreshed = escape(str(view.refreshed)) if view.refreshed is not None else ""
-        row = escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s), proved, refreshed
+        row = escape(view.view), view.sink, lsn, behind, _seconds(view.lag_s), proved, kept, refreshed
         table.add_row(*row[: len(columns)])
     return table
+
+
+def _table(table: Figures) -> str:
+    tidied = "" if table.tidied_s is None else f", tidied {duration_text(table.tidied_s)} ago"
+    return f"{table.rows:,} rows, {size_text(table.bytes)} in {table.files:,} files{tidied}"
 
 
 def _proved(proved: Proved | None) -> str:

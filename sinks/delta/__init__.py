@@ -2,5 +2,6 @@
 
 from sinks.delta.sink import DeltaSink
 from sinks.delta.stamp import Stamp, vouched
+from sinks.delta.upkeep import Figures
 
-__all__ = ["DeltaSink", "Stamp", "vouched"]
+__all__ = ["DeltaSink", "Figures", "Stamp", "vouched"]

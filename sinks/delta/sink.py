@@ -15,9 +15,10 @@ from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwri
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableSize, TableState, rows_of, rows_written, table_rows, table_size, table_state
+from sinks.delta.log import translated as readable
 from sinks.delta.size import Way, measured, way_of
 from sinks.delta.stamp import Stamp, app_id
-from sinks.delta.upkeep import keep_up
+from sinks.delta.upkeep import Figures, Upkeep, figures
 from sinks.protocol import OP, UPSERT, Position, Written
 from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
@@ -39,6 +40,8 @@ class DeltaSink:
         self._spec = spec
         self._app = app_id(pipeline, spec.name)
         self._located: Located[tuple[int, int]] = Located("Delta", spec.name)
+        self._upkeep = Upkeep(self._path, self._options, spec.key)
+        self._version: int | None = None
 
     @property
     def path(self) -> str:
@@ -69,11 +72,23 @@ class DeltaSink:
         if state is None or state.stamp is None:
             raise lost("Delta", self._spec.name)
         self._located.require(_known(state))
+        self._version = state.version
         return Held(state.version, state.stamp.generation, state.turn)
 
     def size(self, version: int) -> TableSize:
         """How many rows a version has, and bytes, by its own statistics."""
         return table_size(self._path, self._options, version)
+
+    def keep_up(self) -> bool:
+        """Tidy the table as it was held last, if that is due; whether its version is another one now."""
+        return self._version is not None and self._upkeep.keep_up(self._version)
+
+    def figures(self) -> Figures | None:
+        """The table in numbers; None if there is none."""
+        if self._state() is None:
+            return None
+        with readable(self._path):
+            return figures(self._path, self._options)
 
     def write(self, changes: DataFrame, position: Position) -> Written:
         """Apply the changes and move to `position` in one commit; a batch without changes makes none."""
@@ -92,7 +107,6 @@ class DeltaSink:
             written = self._write_directly(rows, commit) or self._write_by_spark(rows, commit)
         if written.upserts or written.deletes:
             self._require_made(commit)
-            keep_up(self._path, self._options, state.version, state.version + 1)
         return written
 
     def _write_directly(self, rows: DataFrame, commit: Commit) -> Written | None:

@@ -1,48 +1,115 @@
-"""What many small commits leave behind, cleared away now and then without Spark.
+"""What many small commits leave behind, cleared away now and then without Spark, between two batches.
 
-In: a table and its versions around a write. Out: fewer small files, none replaced over an hour ago, a short log. Keeps
-true: the rows and their position stay as they are, and a failure here never fails the batch.
+In: a table. Out: fewer and sorted files, none replaced over an hour ago, a short log with a checkpoint. Keeps true: the
+rows, their position and turn stay as they are, older versions can be read for an hour, a failure here fails nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.log import get
+from sinks.delta.layout import DUE_COMMITS, DataFile, Layout, Limits, Step, decide, layout_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _log = get(__name__)
 
-EVERY_COMMITS: Final = 100
-FILES_MAX: Final = 40
-FILE_BYTES: Final = 32 << 20
 KEPT_HOURS: Final = 1
 """As the table's own properties say (sinks.delta.commit): a reader of an older version has that long."""
+_OURS: Final = ("OPTIMIZE", "VACUUM END")
 
 
-def keep_up(path: str, storage_options: Mapping[str, str], before: int, after: int) -> None:
-    """Clear up when the versions have passed a multiple of EVERY_COMMITS."""
-    if before // EVERY_COMMITS == after // EVERY_COMMITS:
-        return
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A table in numbers; `tidied_s` is how long ago it was tidied, None if that is longer ago than the log tells."""
+
+    rows: int
+    bytes: int
+    files: int
+    tidied_s: float | None
+
+
+class Upkeep:
+    """One table's, as this process knows it."""
+
+    def __init__(
+        self, path: str, storage_options: Mapping[str, str], key: Sequence[str], limits: Limits = Limits()
+    ) -> None:
+        self._path = path
+        self._options = dict(storage_options) or None
+        self._key = tuple(key)
+        self._limits = limits
+        self._looked_at: int | None = None
+        self._sorted_bytes: int | None = None
+
+    def keep_up(self, version: int) -> bool:
+        """Tidy the table, if it is due at this version; whether it has another version now."""
+        if self._looked_at is None:
+            self._looked_at = version - version % DUE_COMMITS
+        if version - self._looked_at < DUE_COMMITS:
+            return False
+        from deltalake.exceptions import DeltaError
+
+        began_s = time.monotonic()
+        self._looked_at = version
+        try:
+            table = self._table()
+            done = self._tidy(table)
+            self._looked_at = table.version()
+        except (DeltaError, OSError) as error:
+            _log.warning("table not tidied", path=self._path, error=type(error).__name__)
+            return True
+        _log.info("table tidied", path=self._path, seconds=round(time.monotonic() - began_s, 3), **done)
+        return self._looked_at != version
+
+    def _tidy(self, table: DeltaTable) -> dict[str, Any]:
+        layout = self._layout(table)
+        step = decide(layout, self._sorted_bytes, self._limits)
+        match step:
+            case Step.SORT:
+                table.optimize.z_order(list(self._key[:1]), target_size=self._limits.sorted_file_bytes)
+                self._sorted_bytes = layout.bytes
+            case Step.COMPACT:
+                table.optimize.compact(target_size=self._limits.file_bytes)
+        # `full` also finds what a killed process wrote and never committed.
+        removed = table.vacuum(retention_hours=KEPT_HOURS, enforce_retention_duration=False, dry_run=False, full=True)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+        return {"step": step.value if step else None, "files": layout.files, "removed": len(removed)}
+
+    def _layout(self, table: DeltaTable) -> Layout:
+        import pyarrow as pa
+
+        found = pa.table(table.get_add_actions(flatten=True))
+        sizes = found.column("size_bytes").to_pylist()
+        nothing = [None] * len(sizes)
+        bounds = (
+            found.column(name).to_pylist() if name in found.column_names else nothing
+            for name in (f"{end}.{column}" for column in self._key[:1] or ("",) for end in ("min", "max"))
+        )
+        files = [DataFile(size or 0, low, high) for size, low, high in zip(sizes, *bounds, strict=True)]
+        return layout_of(files, self._limits)
+
+    def _table(self) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self._path, storage_options=self._options)
+
+
+def figures(path: str, storage_options: Mapping[str, str]) -> Figures:
+    """A table in numbers, for people."""
+    import pyarrow as pa
     from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
 
-    try:
-        done = _clear(DeltaTable(path, storage_options=dict(storage_options) or None))
-    except (DeltaError, OSError) as error:
-        _log.warning("table not tidied", path=path, error=type(error).__name__)
-    else:
-        _log.debug("table tidied", path=path, **done)
-
-
-def _clear(table: DeltaTable) -> dict[str, Any]:
-    compacted = 0
-    if len(table.file_uris()) > FILES_MAX:
-        compacted = table.optimize.compact(target_size=FILE_BYTES)["numFilesRemoved"]
-    # `full` also finds what a killed process wrote and never committed.
-    removed = table.vacuum(retention_hours=KEPT_HOURS, enforce_retention_duration=False, dry_run=False, full=True)
-    table.cleanup_metadata()
-    return {"compacted": compacted, "removed": len(removed)}
+    table = DeltaTable(path, storage_options=dict(storage_options) or None)
+    found = pa.table(table.get_add_actions(flatten=True))
+    rows, sizes = (found.column(name).to_pylist() for name in ("num_records", "size_bytes"))
+    tidied = (commit["timestamp"] for commit in table.history(2 * DUE_COMMITS) if commit.get("operation") in _OURS)
+    last_ms = next(tidied, None)
+    since_s = None if last_ms is None else max(0.0, time.time() - last_ms / 1000)
+    return Figures(sum(count or 0 for count in rows), sum(size or 0 for size in sizes), len(sizes), since_s)

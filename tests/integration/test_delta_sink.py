@@ -31,9 +31,11 @@ from jobs.view import view_changes
 from sinks.delta import DeltaSink, vouched
 from sinks.delta.commit import Commit, merge, replace_keys
 from sinks.delta.direct import merge_directly
+from sinks.delta.layout import Limits
 from sinks.delta.literals import KeyColumn, keys_predicate
 from sinks.delta.log import table_state
 from sinks.delta.size import measured
+from sinks.delta.upkeep import Upkeep
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT, Position, Written
 from sinks.spec import Kind, ViewSpec
 from tests.support.wait import wait_until
@@ -338,15 +340,23 @@ def test_missing_files_are_named_with_the_remedy(sink, frame):
     assert "rebuild" in (caught.value.hint or "")
 
 
-def test_tidying_keeps_rows_and_position(sink, frame, monkeypatch):
-    monkeypatch.setattr(sinks.delta.upkeep, "EVERY_COMMITS", 3)
-    monkeypatch.setattr(sinks.delta.upkeep, "FILES_MAX", 2)
+@pytest.mark.parametrize(("limits", "operation"), [({"small_max": 1}, "compact"), ({"overlap_max": 0.0}, "sort")])
+def test_tidying_keeps_rows_position_turn_and_former_versions(sink, frame, monkeypatch, limits, operation):
+    monkeypatch.setattr(sinks.delta.upkeep, "DUE_COMMITS", 3)
+    told = list[dict[str, Any]]()
+    monkeypatch.setattr(sinks.delta.upkeep._log, "info", lambda _, **fields: told.append(fields))
+    sink._upkeep = Upkeep(sink.path, {}, ("id",), Limits(sort_bytes_min=0, **limits))
     for number in range(4):
         sink.write(frame((UPSERT, (100 + number, "new", None))), at(200 + number))
-    operations = [commit["operation"] for commit in DeltaTable(sink.path).history()]
-    assert "OPTIMIZE" in operations
+        held = sink.held()
+        moved = sink.keep_up()
+        assert moved == (sink.held().version != held.version)
+        assert sink.held().has_rows_of(held)
+        assert DeltaTable(sink.path, version=held.version).count() == 11 + number
+    assert [fields["step"] for fields in told] == [operation]
     assert sink.position() == at(203)
     assert set(rows(sink)) == {*range(10), *range(100, 104)}
+    assert sink.figures().rows == 14
 
 
 def test_the_table_is_plain(sink):
