@@ -10,10 +10,7 @@ import enum
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-DUE_COMMITS: Final = 100
-"""After so many commits the table is looked at."""
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

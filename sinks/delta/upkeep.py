@@ -12,15 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.log import get
-from sinks.delta.layout import DUE_COMMITS, DataFile, Layout, Limits, Step, decide, layout_of
+from sinks.delta.layout import DataFile, Layout, Limits, Step, decide, layout_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _log = get(__name__)
 
+DUE_COMMITS: Final = 100
+"""After so many commits the table is looked at."""
+
 KEPT_HOURS: Final = 1
 """As the table's own properties say (sinks.delta.commit): a reader of an older version has that long."""
+LIMITS: Final = Limits()
 _OURS: Final = ("OPTIMIZE", "VACUUM END")
 
 
@@ -38,14 +42,18 @@ class Upkeep:
     """One table's, as this process knows it."""
 
     def __init__(
-        self, path: str, storage_options: Mapping[str, str], key: Sequence[str], limits: Limits = Limits()
+        self, path: str, storage_options: Mapping[str, str], key: Sequence[str], limits: Limits | None = None
     ) -> None:
         self._path = path
         self._options = dict(storage_options) or None
         self._key = tuple(key)
-        self._limits = limits
+        self._limits = limits or LIMITS
         self._looked_at: int | None = None
         self._sorted_bytes: int | None = None
+
+    def be_due(self) -> None:
+        """A great deal was replaced: tidy after this batch."""
+        self._looked_at = -DUE_COMMITS
 
     def keep_up(self, version: int) -> bool:
         """Tidy the table, if it is due at this version; whether it has another version now."""

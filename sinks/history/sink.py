@@ -21,7 +21,6 @@ from sinks.delta.commit import Commit, add_columns, enable_types, overwrite
 from sinks.delta.direct import table_bytes
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_of, rows_written, selected_rows
-from sinks.delta.upkeep import EVERY_COMMITS, keep_up
 from sinks.history import append
 from sinks.history.columns import EVENT, FOLDER, HISTORY, KEPT, MOMENT, ORDINAL, PRODUCED, READ, TRUNCATED
 from sinks.history.folding import fold, folded, is_due
@@ -175,7 +174,7 @@ class HistorySink(DeltaSink):
                 commit = self._stamped(found.rows, state, state.stamp.generation, position, moved)
                 fold(found, commit)
                 self._require_made(commit)
-                keep_up(self._path, self._options, 0, EVERY_COMMITS)
+                self._upkeep.be_due()
         finally:
             found.rows.unpersist()
         _log.info("history folded", table=self._spec.name, before=format_lsn(found.lsn), rows=found.gone)
@@ -218,7 +217,7 @@ class HistorySink(DeltaSink):
         rows = append.log_rows(few, reach.shapes[-1].stored)
         commit = self._stamped(changes, state, state.stamp.generation if state.stamp else 0, position, reach)
         append.append_directly(rows, commit, self._options)
-        return self._appended(commit, state, append.counted(few))
+        return self._appended(commit, append.counted(few))
 
     def _append(self, found: Continued, state: TableState, position: Position, reach: Reach) -> Written:
         assert state.stamp is not None
@@ -231,13 +230,12 @@ class HistorySink(DeltaSink):
             # OP is a column here, and not one of the changes' own.
             add_columns(rows.drop(OP), commit, state.types)
             append.append_by_spark(rows, commit)
-            return self._appended(commit, state, counts)
+            return self._appended(commit, counts)
         finally:
             rows.unpersist()
 
-    def _appended(self, commit: Commit, state: TableState, written: Written) -> Written:
+    def _appended(self, commit: Commit, written: Written) -> Written:
         self._require_made(commit)
-        keep_up(self._path, self._options, state.version, state.version + 1)
         return written
 
     def _moved(self, reach: Reach, gap_lsn: int | None, state: TableState, position: Position) -> Reach:

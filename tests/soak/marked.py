@@ -19,11 +19,13 @@ from jobs.tasks import TaskRunner
 from sinks.cache.generations import Generations as CacheGenerations
 from sinks.cache.sink import CacheSink
 from sinks.delta import DeltaSink
+from sinks.delta.layout import Limits
+from sinks.delta.upkeep import Upkeep
 from sinks.search.generations import Generations as SearchGenerations
 from sinks.search.sink import SearchSink
 
 TIDIED_EVERY: Final = 6
-FILES_MAX: Final = 4
+LIMITS: Final = Limits(small_max=4, sort_bytes_min=0, overlap_max=2.0, growth_min=1.0)
 
 _numbers = itertools.count()
 
@@ -58,9 +60,9 @@ def _task(_: Any, task: Any) -> str:
 
 def mark_all() -> None:
     """Every phase that the soak counts."""
-    sinks.delta.upkeep.EVERY_COMMITS = TIDIED_EVERY  # type: ignore[misc]
-    sinks.delta.upkeep.FILES_MAX = FILES_MAX  # type: ignore[misc]
-    marked(sinks.delta.upkeep, "_clear", "maintenance", lambda table: table.table_uri.rstrip("/").rsplit("/", 1)[-1])
+    sinks.delta.upkeep.DUE_COMMITS = TIDIED_EVERY  # type: ignore[misc]
+    sinks.delta.upkeep.LIMITS = LIMITS  # type: ignore[misc]
+    marked(Upkeep, "_tidy", "maintenance", lambda _, table: table.table_uri.rstrip("/").rsplit("/", 1)[-1])
     marked(TaskRunner, "run", "batch", lambda _, tasks: str(len(tasks)))
     marked(TaskRunner, "_read_and_write", "mirror", lambda _, key, __: key.topic.rsplit(".", 1)[-1])
     marked(Refresher, "run", "refresh", _task)
