@@ -7,7 +7,7 @@ partition count never changes under the hash that places keys.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -109,12 +109,17 @@ class Topics:
         wanted = list(plans)
         existing = self.existing()
         doomed = [plan.name for plan in wanted if plan.name in existing]
-        if doomed:
-            for future in self._admin.delete_topics(doomed, operation_timeout=_WAIT_S).values():
-                with translated("deleting the topics of an interrupted snapshot"):
-                    future.result()
-            self._wait(lambda: not set(doomed) & self.existing().keys(), "the deletion of topics")
+        self.delete(doomed)
         self._create(wanted)
+
+    def delete(self, names: Collection[str]) -> None:
+        """Delete topics that exist, and wait until they are gone."""
+        if not names:
+            return
+        for future in self._admin.delete_topics(list(names), operation_timeout=_WAIT_S).values():
+            with translated("deleting topics"):
+                future.result()
+        self._wait(lambda: not set(names) & self.existing().keys(), "the deletion of topics")
 
     def ends(self, topics: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The end offset of each partition of `topics` (name -> partitions)."""

@@ -26,13 +26,14 @@ from jobs.control import ControlServer, Kind, RunTo, State
 from jobs.control import Run as Running
 from jobs.control.stopped import StoppedViews
 from jobs.dead_letters import DeadLetters
+from jobs.dropping import Dropper
 from jobs.ledger import Ledger, LedgerRow
 from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
 from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
 from jobs.rebuild_progress import RebuildProgress
-from jobs.recording import About, located, recorded, tidied
+from jobs.recording import About, folders, located, recorded, tidied
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
 from jobs.unfit import LackingRows
@@ -84,6 +85,7 @@ class ApplyRun:
         self._lacking = LackingRows(self._dead_letters, settings.apply.dead_letters_max, tolerated=tolerated)
         self._refresher: Refresher | None = None
         self._undeclared: dict[str, LedgerRow] = {}
+        self._dropper = Dropper(settings, self._ledger, control)
         self._vigil = Vigil(settings, self._ledger)
         self._standing = StoppedViews(settings)
         self._schemas = 0
@@ -171,7 +173,7 @@ class ApplyRun:
         found = located(sinks, own, ledger)
         self._lacking.locate(found)
         self._queries.locate(found, ledger)
-        self._undeclared = undeclared(self._loaded.specs, ledger)
+        self._undeclared = undeclared(folders(sinks.values()), ledger)
         for name, lines in changed_views(self._loaded.specs, ledger):
             _log.info("view changed", view=name, difference=lines)
         for target, position in found.items():
@@ -197,6 +199,8 @@ class ApplyRun:
         self._control.poll()
         if self.proofs is not None:
             self.proofs.attend(self._control, self.mender())
+        for view in self._dropper.attend(self._loaded.specs):
+            self._undeclared.pop(view, None)
         step = self._control.step(lsn or 0)
         rebuild = {r.id: r.view for r in self._control.requests() if r.kind is Kind.REBUILD and r.view is not None}
         idle = not rebuild and not isinstance(step, Running)

@@ -6,7 +6,7 @@ file and position, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cdc.lsn import format_lsn
@@ -93,6 +93,16 @@ def _targets(
         level = 2 * depth - 1 if option.name == TABLE else 2 * depth
         reads = spec.relations if option.name == TABLE else (spec.name,)
         yield Target(spec.name, option.name, "", level, below, reads), option
+
+
+def lowest_first(specs: Sequence[ViewSpec]) -> list[ViewSpec]:
+    """Those that are read before those that read them, as far as they are among these."""
+    among = {spec.name: spec for spec in specs}
+
+    def depth(spec: ViewSpec) -> int:
+        return 1 + max((depth(among[name]) for name in spec.relations if name in among), default=0)
+
+    return sorted(specs, key=lambda spec: (depth(spec), spec.kind is not Kind.MIRROR, spec.name))
 
 
 def _depth(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> int:

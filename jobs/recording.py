@@ -67,3 +67,8 @@ def require_kept(target: Target, sink: Sink, lsn: int) -> None:
         raise lost(target.sink, target.view)
     if position.lsn > lsn:
         raise overtaken(target.sink, target.view)
+
+
+def folders(sinks: Iterable[Sink]) -> frozenset[str]:
+    """What the ledger calls their tables."""
+    return frozenset(sink.folder for sink in sinks if isinstance(sink, DeltaSink))

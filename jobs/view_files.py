@@ -6,7 +6,7 @@ In: the folder, the declared views, the ledger. Out: a state to compare, differe
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from jobs.ledger import LedgerRow, LedgerState
@@ -39,6 +39,6 @@ def difference(before: str, after: str) -> list[str]:
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
-def undeclared(specs: Mapping[str, ViewSpec], ledger: LedgerState | None) -> dict[str, LedgerRow]:
+def undeclared(folders: Collection[str], ledger: LedgerState | None) -> dict[str, LedgerRow]:
     """Tables that are there without anything that declares them: they stay as they are."""
-    return {name: row for name, row in (ledger.rows if ledger is not None else {}).items() if name not in specs}
+    return {name: row for name, row in (ledger.rows if ledger is not None else {}).items() if name not in folders}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from cdc.errors import ConfigError
+from cdc.errors import CdcError, ConfigError
 from cdc.nearest import suggestion
 from cdc.settings import Settings
 from sinks.protocol import Sink
@@ -63,3 +63,24 @@ FACTORIES: Final[dict[str, Factory]] = {
     "kafka": _kafka,
     "history": _history,
 }
+
+
+def remove_view(settings: Settings, view: str) -> tuple[list[str], list[CdcError]]:
+    """Remove what any store holds of a view that nothing declares: where something was, and who could not be asked.
+
+    A view's file is gone, so nobody knows which sinks it had; a store that no view uses may be away.
+    """
+    from sinks.cache.removal import remove as from_cache
+    from sinks.delta.removal import remove as from_delta
+    from sinks.kafka.removal import remove as from_kafka
+    from sinks.search.removal import remove as from_search
+
+    removers = {"delta": from_delta, "search": from_search, "cache": from_cache, "kafka": from_kafka}
+    found, errors = [], []
+    for name, remove in removers.items():
+        try:
+            if remove(settings, view):
+                found.append(name)
+        except CdcError as error:
+            errors.append(error)
+    return found, errors

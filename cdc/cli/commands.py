@@ -147,7 +147,10 @@ def apply(
 @app.command()
 def rebuild(
     context: typer.Context,
-    view: Annotated[str, typer.Argument(help="A view or a mirror, e.g. open_orders or public.orders.")],
+    views: Annotated[
+        list[str] | None, typer.Argument(help="Views or mirrors, e.g. open_orders or public.orders.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every view and mirror, one after the other.")] = False,
     prove: Annotated[bool, typer.Option("--prove", help="Prove it afterwards.")] = False,
 ) -> None:
     """Rebuild a view from offset zero beside the live one, then swap in one step. Interrupting it harms nothing."""
@@ -155,7 +158,20 @@ def rebuild(
 
     settings = _settings(context)
     _quiet_logging()
-    raise typer.Exit(run_rebuild(settings, view, then_prove=prove))
+    raise typer.Exit(run_rebuild(settings, views or [], all_views=everything, then_prove=prove))
+
+
+@app.command()
+def drop(
+    context: typer.Context,
+    view: Annotated[str, typer.Argument(help="A view whose file is gone; `status` names those.")],
+) -> None:
+    """Remove what every sink holds of a view that nothing declares any more: table, index, entries, topic."""
+    from cdc.cli.dropping import run_drop
+
+    settings = _settings(context)
+    _quiet_logging()
+    run_drop(settings, view)
 
 
 @app.command()

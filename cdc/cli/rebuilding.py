@@ -1,31 +1,39 @@
-"""`afterimage rebuild`: a view from offset zero beside the live one, then one swap, by the running apply or here."""
+"""`afterimage rebuild`: views from offset zero beside the live ones, then a swap of each, by the running apply or here.
+
+In: the views' names. Out: how far it is, then where each stands. Interrupting it leaves the live views as they were.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Sequence
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from cdc.cli.asking import ask_apply
 from cdc.cli.proving import Wanted, run_prove
 from cdc.cli.screen import err
 from cdc.cli.views import named_views
+from cdc.errors import ConfigError
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
-from jobs.control import Answer, ControlClient, Kind, State, apply_owner
+from jobs.control import Answer, Kind
+from jobs.pipeline import lowest_first
 
-_SILENCE_S: Final = 600.0
 
-
-def run_rebuild(settings: Settings, name: str, *, then_prove: bool) -> int:
-    """Rebuild one view; with `then_prove` the exit code is the proof's."""
-    (spec,) = named_views(settings, [name])
-    started = time.monotonic()
-    answer = rebuild_view(settings, spec.name)
-    lsn = format_lsn(answer.lsn) if answer.lsn is not None else "the newest position"
-    err.print(f"[green]rebuilt[/] {escape(name)} at {lsn} in {time.monotonic() - started:.1f} s")
-    return run_prove(settings, [name], Wanted()) if then_prove else 0
+def run_rebuild(settings: Settings, names: Sequence[str], *, all_views: bool, then_prove: bool) -> int:
+    """One after the other, what is read before what reads it; with `then_prove` the exit code is the proof's."""
+    if bool(names) == all_views:
+        raise ConfigError("which views?", "afterimage rebuild VIEW.., or afterimage rebuild --all")
+    specs = lowest_first(named_views(settings, names))
+    for spec in specs:
+        started = time.monotonic()
+        answer = rebuild_view(settings, spec.name)
+        lsn = format_lsn(answer.lsn) if answer.lsn is not None else "the newest position"
+        told = f"[green]rebuilt[/] {escape(spec.name)} at {lsn} in {time.monotonic() - started:.1f} s"
+        err.print(told, soft_wrap=True)
+    return run_prove(settings, [spec.name for spec in specs], Wanted()) if then_prove else 0
 
 
 def rebuild_view(settings: Settings, view: str) -> Answer:
@@ -37,18 +45,10 @@ def rebuild_view(settings: Settings, view: str) -> Answer:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with (
-        Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar,
-        ControlClient(settings) as client,
-        client.keep(Kind.REBUILD, view=view) as kept,
-    ):
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(escape(view), total=1.0)
 
         def on_progress(answer: Answer) -> None:
             bar.update(task, completed=answer.progress or 0.0)
 
-        if apply_owner(settings) is None:
-            from cdc.cli.applying import apply_once_here
-
-            apply_once_here(settings)
-        return client.await_answer(kept.id, {State.DONE}, _SILENCE_S, on_progress)
+        return ask_apply(settings, Kind.REBUILD, view, on_progress)

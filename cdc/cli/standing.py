@@ -28,7 +28,7 @@ from jobs.control.proved import kept_records, proofs_of
 from jobs.control.stopped import troubles_of
 from jobs.ledger import Ledger, LedgerState
 from jobs.pipeline import Pipeline, load_pipeline
-from jobs.recording import located
+from jobs.recording import folders, located
 from jobs.refresh.outcome import Outcome
 from jobs.view_files import undeclared
 from sinks.delta import DeltaSink, Figures
@@ -182,7 +182,7 @@ class Observer:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
         own = {target: found for target, (found, _) in asked.items()}
         ledger = _asked(self._ledger.read, problems)
-        self._undeclared = tuple(undeclared(self._pipeline.specs, ledger))
+        self._undeclared = tuple(undeclared(folders(sinks.values()), ledger))
         positions = located(sinks, own, ledger)
         tables = self._tables(sinks)
         return tuple(

@@ -219,8 +219,8 @@ def _problems(report: Report) -> list[RenderableType]:
         text = f"! {trouble.message} ({trouble.code})\n  {trouble.remedy}"
         lines.append(Text(text, style="yellow" if heals(trouble) else "red"))
     lines += [Text(_lacking(view), style="yellow") for view in report.views if view.unfit]
-    gone = "is not declared any more: its rows stay as they were, in every sink, until somebody removes them"
-    lines += [Text(f"! {name} {gone}", style="yellow") for name in report.undeclared]
+    gone = "is not declared any more: its rows stay as they were, in every sink, until"
+    lines += [Text(f"! {name} {gone} `afterimage drop {name}`", style="yellow") for name in report.undeclared]
     if danger.level is not Level.SAFE:
         text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"
         lines.append(Text(text, style=_COLOURS[danger.level]))

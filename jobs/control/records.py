@@ -26,6 +26,7 @@ class Kind(enum.Enum):
     RELEASE = "release"
     REBUILD = "rebuild"
     REPAIR = "repair"
+    DROP = "drop"
 
 
 class State(enum.Enum):

@@ -18,9 +18,14 @@ RESERVED: Final = frozenset({"afterimage", "changes"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
+def is_name(name: str) -> bool:
+    """Whether a view can be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str, source: Source, tables: Tables) -> None:
     """Refuse a name that no view can have, or that is taken."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         hint = "rename the file: lower-case letters, digits and _, a letter first, 63 at most"
         raise ConfigError(f"{source.name}: {name!r} cannot be a view's name", hint, code=NAME)
     taken = {table for _, table in tables} | RESERVED

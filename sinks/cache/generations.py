@@ -24,6 +24,9 @@ RETIRED_TTL_S: Final = 60
 """How long the entries of an old generation stay for readers that read the pointer before the switch."""
 SCAN_COUNT: Final = 1000
 
+GENERATION: Final = "{generation}"
+"""Stands for a number in what is kept of a view's globs."""
+
 _SCRIPTS: Final = Path(__file__)
 _MOVE: Final = _SCRIPTS.with_name("move.lua").read_text()
 _SWITCH: Final = _SCRIPTS.with_name("switch.lua").read_text()
@@ -71,6 +74,7 @@ class Generations:
         """A new generation to load."""
         generation = new_generation(int(each) for each in client.hkeys(self.pattern.generations_key))
         client.hset(self.pattern.generations_key, str(generation), "loading")
+        client.set(self.pattern.globs_key, json_text(list(self.pattern.globs(GENERATION))))
         return generation
 
     def switch(self, client: redis.Redis, standing: Standing, over: Stored | None) -> Stored:
@@ -94,7 +98,7 @@ class Generations:
             client.hdel(self.pattern.generations_key, generation)
 
     def _each(self, client: redis.Redis, generation: int, do: Callable[[Any, bytes], Any]) -> None:
-        globs = (self.pattern.glob(generation), self.pattern.list_prefix(generation) + "*")
+        globs = self.pattern.globs(str(generation))
         found = chain.from_iterable(client.scan_iter(match=each, count=SCAN_COUNT) for each in globs)
         while keys := list(islice(found, SCAN_COUNT)):
             with client.pipeline(transaction=False) as pipe:

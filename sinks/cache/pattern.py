@@ -44,14 +44,18 @@ class KeyPattern:
         quoted = {name: quote(text, safe="") for name, text in zip(self.key, key, strict=True)}
         return self._fill(self.texts, {**quoted, "key": whole, "generation": str(generation)})
 
-    def glob(self, generation: int) -> str:
+    def glob(self, generation: int | str) -> str:
         """What SCAN matches to find the entries of a generation."""
         texts = tuple(re.sub(r"([\[\]*?\\])", r"\\\1", text) for text in self.texts)
         return self._fill(texts, {**dict.fromkeys(self.key, "*"), "key": "*", "generation": str(generation)})
 
-    def list_prefix(self, generation: int) -> str:
+    def list_prefix(self, generation: int | str) -> str:
         """What the keys of a generation's lists begin with; the parent's text follows, URL-quoted."""
         return f"{RESERVED_PREFIX}list:{self.pipeline}:{self.view}:{generation}:"
+
+    def globs(self, generation: str) -> tuple[str, str]:
+        """What finds all that a generation has: its entries, and its lists."""
+        return self.glob(generation), self.list_prefix(generation) + "*"
 
     @property
     def generation_key(self) -> str:
@@ -67,6 +71,11 @@ class KeyPattern:
     def position_key(self) -> str:
         """Where the view stands."""
         return f"{self.pipeline}:{self.view}:position"
+
+    @property
+    def globs_key(self) -> str:
+        """What finds the entries of a generation, `{generation}` standing for it: for whoever drops the view."""
+        return f"{self.pipeline}:{self.view}:globs"
 
     def _fill(self, texts: tuple[str, ...], values: dict[str, str]) -> str:
         known = {**values, "pipeline": self.pipeline, "view": self.view}

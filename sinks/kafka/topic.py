@@ -41,6 +41,8 @@ class Found:
 
     stored: Stored | None
     is_foreign: bool = False
+    has_position: bool = False
+    """Whether there is such a record, of whichever declaration."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,10 @@ class ViewTopic:
             self._looking = client
             return found
 
+    def has_position(self) -> bool:
+        """Whether the topic is a view's: it says, or said, a position."""
+        return self.look().has_position
+
     def _newest(self, client: Consumer) -> Found:
         """Backwards in growing steps: after the newest one there may be records of an aborted transaction."""
         low, high = self._bounds(client)
@@ -84,7 +90,7 @@ class ViewTopic:
                 records += 1
                 newest = message if message.key() == POSITION_KEY else newest
             if newest is not None:
-                return Found(self._stored(newest))
+                return Found(self._stored(newest), has_position=True)
             if begin == low:
                 return Found(None, is_foreign=records > 0)
             back *= 8

@@ -130,6 +130,14 @@ class Generations:
         live = stored.standing.generation
         return [name for name in self.leftovers(ask) if (self._number(name) or live) < live]
 
+    def everything(self, ask: SearchConnection) -> list[str]:
+        """All indexes of this view, the live one as well."""
+        return [
+            name
+            for name, each in self._all(ask).items()
+            if each["mappings"]["_meta"][_OWNED_BY] == {"pipeline": self.pipeline, "view": self.view}
+        ]
+
     def drop(self, ask: SearchConnection, indexes: list[str]) -> None:
         """Delete these indexes with their positions."""
         for index in indexes:

@@ -1,0 +1,77 @@
+"""Views that nothing declares any more, dropped on request: rows in every sink, ledger row, what is told of them.
+
+In: requests, between two batches. Out: answers. Keeps true: what is declared, or has a file that is only wrong, is
+never dropped; the ledger's row goes first, so no query finds a table that is half gone; a repeat ends what was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc.errors import CdcError
+from cdc.log import get
+from cdc.settings import Settings
+from jobs.control import ControlServer, Kind, Request, State
+from jobs.control.proved import kept_records
+from jobs.control.records import Withdrawn
+from jobs.declare.view_name import is_name
+from jobs.ledger import Ledger
+from sinks.registry import remove_view
+from sinks.spec import ViewSpec
+
+_log = get(__name__)
+
+
+def refusal(settings: Settings, view: str, specs: Mapping[str, ViewSpec]) -> str | None:
+    """Why a view may not be dropped."""
+    file = settings.views / f"{view}.sql"
+    if is_name(view) and file.exists():
+        return f"{view} is declared: remove {file} first"
+    if view in specs:
+        return f"{view} is a table that is captured: take it out of source.tables first"
+    return None
+
+
+class Dropper:
+    """Of one apply process."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, control: ControlServer) -> None:
+        self._settings = settings
+        self._ledger = ledger
+        self._control = control
+
+    def attend(self, specs: Mapping[str, ViewSpec]) -> list[str]:
+        """Do what is asked for; the views that are not there any more."""
+        asked = [request for request in self._control.requests() if request.kind is Kind.DROP]
+        return [request.view for request in asked if request.view is not None and self._drops(request, specs)]
+
+    def _drops(self, request: Request, specs: Mapping[str, ViewSpec]) -> bool:
+        view = request.view or ""
+        state = self._ledger.read()
+        rows = dict(state.rows) if state is not None else {}
+        why = refusal(self._settings, view, specs)
+        was_known = view in rows
+        if why is None and not was_known and not is_name(view):
+            why = f"there is no view {view}"
+        if why is not None:
+            self._control.answer(request.id, State.FAILED, message=why)
+            return False
+        self._control.confirm_owner()
+        if rows.pop(view, None) is not None:
+            self._ledger.write(list(rows.values()))
+        found, errors = remove_view(self._settings, view)
+        told = _told(found, errors)
+        if not (was_known or found):
+            self._control.answer(request.id, State.FAILED, message=f"there is no view {view}: {told}")
+            return False
+        for record in kept_records(self._settings):
+            if record.view == view:
+                self._control.keep(Withdrawn(record.id))
+        _log.info("view dropped", view=view, sinks=found, not_asked=[error.code for error in errors])
+        self._control.answer(request.id, State.DONE, message=told)
+        return True
+
+
+def _told(found: list[str], errors: list[CdcError]) -> str:
+    removed = f"removed from {', '.join(found)}" if found else "nothing of it was there"
+    return "; ".join([removed, *(f"not looked at: {error.message}" for error in errors)])
