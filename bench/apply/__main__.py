@@ -19,6 +19,7 @@ from bench.apply.freshness import freshness
 from bench.apply.result import Figures
 from bench.apply.searchable import search_cache
 from bench.apply.sustained import sustained
+from bench.apply.views import VIEWS, refreshes
 from bench.servers import Bench, running
 
 RESULTS = Path(__file__).parents[1] / "results" / "apply.json"
@@ -43,6 +44,8 @@ class Wanted:
     results: Path
     sustained_s: float
     sizes: tuple[int, ...]
+    view_millions: int
+    shares: tuple[float, ...]
 
     def rows(self, full: int = ROWS) -> int:
         """At this scale."""
@@ -71,6 +74,10 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--sustained-s", type=float, default=60.0, help="how long each rate is held")
     parser.add_argument("--sizes", default="1,10", help="for growth: millions of rows")
+    parser.add_argument("--view-millions", type=int, default=10, help="for views: millions of rows")
+    parser.add_argument(
+        "--shares", default="0.001,0.0001,0.01,0.1,0.5", help="for views: parts of the rows that change"
+    )
     given = parser.parse_args()
     wanted = Wanted(
         given.works or list(GROUPS),
@@ -80,6 +87,8 @@ def main() -> None:
         given.results,
         given.sustained_s,
         tuple(int(size) for size in given.sizes.split(",")),
+        given.view_millions,
+        tuple(float(share) for share in given.shares.split(",")),
     )
     with running(given.folder.absolute()) as bench:
         for names, measure in GROUPS.items():
@@ -125,6 +134,13 @@ def _sustained(bench: Bench, wanted: Wanted, _: list[str]) -> None:
         wanted.save("sustained", sustained(at, wanted.sustained_s, target="ratio >= 2"))
 
 
+def _views(bench: Bench, wanted: Wanted, _: list[str]) -> None:
+    with field(bench, 1, wanted.rows(wanted.view_millions * ROWS), ["ours"], VIEWS) as at:
+        target = "ratio <= 0.2 at 0.1% changed, <= 1.1 at any share"
+        for view, figures in refreshes(at, wanted.shares, wanted.repeats, target=target).items():
+            wanted.save(f"view_{view}", figures)
+
+
 GROUPS: dict[str, Callable[[Bench, Wanted, list[str]], None]] = {
     "rebuild_1m": _rebuild,
     " ".join(BATCHES): _batches,
@@ -132,6 +148,7 @@ GROUPS: dict[str, Callable[[Bench, Wanted, list[str]], None]] = {
     "freshness": _freshness,
     "search_cache": _search_cache,
     "sustained": _sustained,
+    "views": _views,
 }
 
 if __name__ == "__main__":

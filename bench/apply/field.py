@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from bench.afterimage import Pipeline
 from bench.apply.sides import Ours, Recipe, Side
-from bench.apply.tables import filled, names
+from bench.apply.tables import CUSTOMERS, customers, filled, names
 from bench.apply.versions import Ends
 from bench.counters import ProgressCounter
 from bench.servers import Bench
@@ -22,7 +22,8 @@ from cdc.lsn import parse_lsn
 from cdc.settings import Apply, Delta
 
 MASTER = "local[2]"
-_WAIT_S = 300.0
+_WAIT_S = 600.0
+NO_VIEWS: Mapping[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -68,21 +69,27 @@ class Field:
 
 
 @contextmanager
-def field(bench: Bench, tables: int, rows: int, sides: Iterable[str], **sections: Any) -> Iterator[Field]:
-    """A field with the sides that are wanted, each caught up and held."""
+def field(
+    bench: Bench, tables: int, rows: int, sides: Iterable[str], views: Mapping[str, str] = NO_VIEWS, **sections: Any
+) -> Iterator[Field]:
+    """A field with the sides that are wanted, each caught up and held; views come with a table of customers."""
     database, called = f"apply_{secrets.token_hex(3)}", names(tables)
     bench.create_database(database)
     with bench.connect(database) as connection:
-        for statement in (each for table in called for each in filled(table, rows)):
+        for statement in (*(each for table in called for each in filled(table, rows)), *(customers() if views else ())):
             connection.execute(statement.encode())
-    (bench.folder / "none").mkdir(exist_ok=True)
+    folder = bench.folder / f"views-{database}"
+    folder.mkdir()
+    for name, select in views.items():
+        (folder / f"{name}.sql").write_text(select)
     own = {
         "apply": Apply(master=MASTER),
         "delta": Delta(path=str(bench.folder / "delta")),
-        "views": bench.folder / "none",
+        "views": folder,
     }
     name = f"a{secrets.token_hex(3)}"
-    pipeline = Pipeline.prepared(bench, name, database, *(f"public.{table}" for table in called), **{**own, **sections})
+    captured = [f"public.{table}" for table in (*called, *((CUSTOMERS,) if views else ()))]
+    pipeline = Pipeline.prepared(bench, name, database, *captured, **{**own, **sections})
     with ExitStack() as stack:
         stack.callback(bench.drop_database, database)
         stack.enter_context(pipeline.running())

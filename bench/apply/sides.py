@@ -180,3 +180,31 @@ class Recipe(Side):
     def _versions(self, table: str) -> Versions:
         folder = self.pipeline.bench.folder / f"recipe-{self.pipeline.settings.pipeline}" / table
         return Versions(folder / "table", recipes(self.pipeline.topic(table), folder / "checkpoint"))
+
+
+class Recompute(Side):
+    """Views computed in full over our mirrors, when asked; between that it waits for its input."""
+
+    name = "recompute"
+
+    def go(self) -> None:
+        pass
+
+    def hold(self) -> None:
+        pass
+
+    def recompute(self, view: str, select: str) -> float:
+        """Seconds until the view's own table has been overwritten."""
+        began = time.monotonic()
+        self.ask(f"{view} {select}")
+        assert self.hear() == f"done {view}"
+        return time.monotonic() - began
+
+    def _argv(self) -> list[str]:
+        self.folder = self.pipeline.bench.folder / f"recompute-{self.pipeline.settings.pipeline}"
+        config = self.pipeline.config.with_suffix(".recompute.yml")
+        self.pipeline.write(config, self.pipeline.settings)
+        return [sys.executable, "-m", "bench.apply.recompute", str(config), str(self.folder)]
+
+    def _versions(self, table: str) -> Versions:
+        return Versions(Path(self.pipeline.settings.delta_root) / f"public.{table}", ours(self.pipeline.topic(table)))

@@ -36,6 +36,20 @@ def names(count: int) -> list[str]:
     return ["orders", *(f"orders_{number}" for number in range(2, count + 1))]
 
 
+CUSTOMERS: Final = "customers"
+CUSTOMERS_OF: Final = 50_000
+"""As many as the orders name."""
+
+
+def customers() -> list[str]:
+    """A small table beside the large ones, for views that join."""
+    return [
+        f"CREATE TABLE {CUSTOMERS} (id bigint PRIMARY KEY, name text NOT NULL, region int NOT NULL)",
+        f"INSERT INTO {CUSTOMERS} SELECT g, 'customer ' || g, g % 20 FROM generate_series(0, {CUSTOMERS_OF - 1}) g",  # noqa: S608
+        f"VACUUM (FREEZE, ANALYZE) {CUSTOMERS}",
+    ]
+
+
 def filled(table: str, rows: int) -> list[str]:
     """A table of so many rows."""
     fill = f"INSERT INTO {table} SELECT {_ROW} FROM generate_series(1, {rows}) g"  # noqa: S608  our own names

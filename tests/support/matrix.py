@@ -1,7 +1,7 @@
 """`make test-matrix`: the tests marked `matrix`, against each Postgres version, and a table of how it went.
 
-In: versions, and what else to give to pytest. Out: a line when a version begins and one when it ends, then the table;
-exit 1 unless all passed everywhere. Each version is a pytest of its own, with servers of its own, two at a time.
+In: versions, and what else to give to pytest. Out: a line when a version begins and one when it ends, what failed,
+then the table; exit 1 unless all passed everywhere. Each version is a pytest with servers of its own, two at a time.
 """
 
 from __future__ import annotations
@@ -48,10 +48,6 @@ def main() -> int:
     console = Console()
     with ThreadPoolExecutor(chosen.jobs) as pool:
         outcomes = list(pool.map(lambda version: _told(console, version, pytest_arguments), chosen.versions))
-    for outcome in outcomes:
-        if not outcome.holds:
-            console.rule(f"Postgres {outcome.version}")
-            console.print(outcome.output, markup=False, highlight=False)
     console.print(_table(outcomes))
     return 0 if all(outcome.holds for outcome in outcomes) else 1
 
@@ -63,6 +59,8 @@ def _told(console: Console, version: str, arguments: list[str]) -> Outcome:
     verdict = "holds" if outcome.holds else "fails"
     counts = f"{outcome.passed} passed, {outcome.failed} failed"
     console.print(f"Postgres {version} {verdict}: {counts}, {outcome.seconds:.0f} s", highlight=False)
+    if not outcome.holds:
+        console.print(outcome.output, markup=False, highlight=False)
     return outcome
 
 
