@@ -70,17 +70,20 @@ class Field:
 
 @contextmanager
 def field(
-    bench: Bench, tables: int, rows: int, sides: Iterable[str], views: Mapping[str, str] = NO_VIEWS, **sections: Any
+    bench: Bench, tables: int, rows: int, sides: Iterable[str], selects: Mapping[str, str] = NO_VIEWS, **sections: Any
 ) -> Iterator[Field]:
     """A field with the sides that are wanted, each caught up and held; views come with a table of customers."""
     database, called = f"apply_{secrets.token_hex(3)}", names(tables)
     bench.create_database(database)
     with bench.connect(database) as connection:
-        for statement in (*(each for table in called for each in filled(table, rows)), *(customers() if views else ())):
+        for statement in (
+            *(each for table in called for each in filled(table, rows)),
+            *(customers() if selects else ()),
+        ):
             connection.execute(statement.encode())
     folder = bench.folder / f"views-{database}"
     folder.mkdir()
-    for name, select in views.items():
+    for name, select in selects.items():
         (folder / f"{name}.sql").write_text(select)
     own = {
         "apply": Apply(master=MASTER),
@@ -88,7 +91,7 @@ def field(
         "views": folder,
     }
     name = f"a{secrets.token_hex(3)}"
-    captured = [f"public.{table}" for table in (*called, *((CUSTOMERS,) if views else ()))]
+    captured = [f"public.{table}" for table in (*called, *((CUSTOMERS,) if selects else ()))]
     pipeline = Pipeline.prepared(bench, name, database, *captured, **{**own, **sections})
     with ExitStack() as stack:
         stack.callback(bench.drop_database, database)

@@ -36,6 +36,7 @@ class Load:
     at: Field
     per_second: int
     first_mark: int
+    tables: Sequence[str]
     committed: dict[int, float] = field(default_factory=dict)
     """When the COMMIT of each mark had returned."""
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -52,14 +53,18 @@ class Load:
         for thread in self._threads:
             thread.join()
 
+    def table_of(self, mark: int) -> str:
+        """Each writer goes from table to table."""
+        return self.tables[mark // WRITERS % len(self.tables)]
+
     def _write(self, number: int) -> None:
-        table, rows = self.at.tables[0], self.at.rows
+        rows = self.at.rows
         with self.at.bench.connect(self.at.database) as connection:
             every, due, mark = WRITERS / self.per_second, time.monotonic(), self.first_mark + number
             while not self._stop.is_set():
                 time.sleep(max(0.0, due - time.monotonic()))
                 key = 1 + mark * 7919 % rows
-                statement = f"UPDATE {table} SET mark = {mark} WHERE id = {key}"  # noqa: S608  numbers
+                statement = f"UPDATE {self.table_of(mark)} SET mark = {mark} WHERE id = {key}"  # noqa: S608  numbers
                 # A key that an earlier work deleted gives no record.
                 if connection.execute(statement.encode()).rowcount:
                     self.committed[mark] = time.monotonic()
@@ -92,7 +97,7 @@ def _waits_of(at: Field, side: Side, seconds: float) -> list[float]:
     at.marks += 10_000_000
     side.turn({table: start})
     side.go()
-    with Load(at, PER_SECOND, at.marks) as load:
+    with Load(at, PER_SECOND, at.marks, [table]) as load:
         began = time.monotonic()
         _watch(side, table, began + WARM_UP_S + seconds)
     at.publish("SELECT 1")
@@ -100,10 +105,10 @@ def _waits_of(at: Field, side: Side, seconds: float) -> list[float]:
     time.sleep(1)
     side.hold()
     seen = side.versions[table].seen
-    places = _places(at, table, start, at.ends(table)[table])
+    found = places(at, table, start, at.ends(table)[table])
     until = began + WARM_UP_S + seconds
     marks = {mark: when for mark, when in load.committed.items() if began + WARM_UP_S < when < until}
-    return [*waits(marks, places, [(each.at_s, each.ends) for each in seen])]
+    return [*waits(marks, found, [(each.at_s, each.ends) for each in seen])]
 
 
 def _watch(side: Side, table: str, until: float) -> None:
@@ -113,11 +118,11 @@ def _watch(side: Side, table: str, until: float) -> None:
 
 
 def waits(
-    committed: Mapping[int, float], places: Mapping[int, tuple[int, int]], seen: Sequence[tuple[float, Ends]]
+    committed: Mapping[int, float], found: Mapping[int, tuple[int, int]], seen: Sequence[tuple[float, Ends]]
 ) -> Iterator[float]:
     """For each mark: from its commit to the first version that goes past its record."""
     for mark, when in committed.items():
-        partition, offset = places[mark]
+        partition, offset = found[mark]
         first = bisect.bisect_right(seen, offset, key=_end_of(partition))
         yield max(0.0, seen[first][0] - when)
 
@@ -132,7 +137,7 @@ def commits(at: Field, table: str, start: Ends, end: Ends) -> dict[int, int]:
     return {event["after"]["mark"]: event["source"]["commit_lsn"] for event, _ in records if event["after"]}
 
 
-def _places(at: Field, table: str, start: Ends, end: Ends) -> dict[int, tuple[int, int]]:
+def places(at: Field, table: str, start: Ends, end: Ends) -> dict[int, tuple[int, int]]:
     """Where the record of each mark is: partition and offset."""
     records = _records(at, table, start, end)
     return {event["after"]["mark"]: place for event, place in records if event["after"]}

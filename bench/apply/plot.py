@@ -22,8 +22,12 @@ _WORKS: Final = {
     "five_mirrors": "1k changes into each of five mirrors of 1M rows",
     "growth": "10k recent keys",
     "freshness": "commit to visible in Delta at 1,000 changes/s, p50",
+    "fresh_views": "commit to visible in five mirrors and three views, p50",
     "search_cache": "commit to searchable and cached, p50",
     "sustained": "changes/s with a flat lag",
+    "view_order_customers": "join of 10M rows, 0.1% changed (peer: in full)",
+    "view_by_customer": "50,000 groups over 10M rows, 0.1% changed (peer: in full)",
+    "view_by_status": "two groups over 10M rows, 0.1% changed (peer: in full)",
 }
 
 

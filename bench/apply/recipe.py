@@ -7,6 +7,7 @@ query a table: parse, the last event per key, MERGE in foreachBatch, and Delta's
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import threading
@@ -20,7 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.apply.tables import COLUMNS
+from bench.apply.tables import COLUMNS, CUSTOMERS
 from bench.apply.worker import tell
 from cdc.configuration import load_settings
 from cdc.names import topic_name
@@ -102,6 +103,20 @@ def _scan(settings: Settings, spark: SparkSession, table: str) -> None:
     spark.read.format("kafka").options(**options).load().agg(F.sum(F.length("value"))).collect()
 
 
+def _compute(spark: SparkSession, folder: Path, views: dict[str, str], customers: str) -> None:
+    """All views over the mirrors as they are, one computation after the other; the customers never change."""
+    while True:
+        began = time.monotonic()
+        session = spark.newSession()
+        session.read.format("delta").load(customers).createOrReplaceTempView(CUSTOMERS)
+        for mirror in folder.glob("*/table"):
+            session.read.format("delta").load(str(mirror)).createOrReplaceTempView(mirror.parent.name)
+        for name, select in views.items():
+            session.sql(select).write.format("delta").mode("overwrite").save(str(folder / "views" / name))
+        with (folder / "rounds.jsonl").open("a") as rounds:
+            rounds.write(json.dumps([began, time.monotonic()]) + "\n")
+
+
 def _watch(query: StreamingQuery) -> None:
     """A query that fails is the end."""
     try:
@@ -117,12 +132,17 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tables", nargs="*")
+    parser.add_argument("--views", help="name to SELECT, as JSON: computed again and again, in full")
     arguments = parser.parse_args()
     settings = load_settings(arguments.config)
     spark = spark_session(settings, "recipe")
     for table in arguments.tables:
         query = Mirror(settings, spark, table, arguments.folder / table).start()
         threading.Thread(target=_watch, args=(query,), daemon=True).start()
+    if arguments.views:
+        views = json.loads(arguments.views)
+        customers = f"{settings.delta_root}/public.{CUSTOMERS}"
+        threading.Thread(target=_compute, args=(spark, arguments.folder, views, customers), daemon=True).start()
     for line in sys.stdin:
         match line.split():
             case ["rebuild", table, name]:

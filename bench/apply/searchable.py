@@ -63,7 +63,7 @@ def _waits(at: Field, sinks: dict[str, Sink], seconds: float) -> dict[str, list[
     stop = threading.Event()
     seen: dict[str, list[tuple[float, int]]] = {name: [] for name in sinks}
     watchers = [threading.Thread(target=_watch, args=(sink, seen[name], stop)) for name, sink in sinks.items()]
-    with Load(at, PER_SECOND, at.marks) as load:
+    with Load(at, PER_SECOND, at.marks, [table]) as load:
         for watcher in watchers:
             watcher.start()
         began = time.monotonic()

@@ -5,6 +5,7 @@ In: a pipeline, whose topics both read. Out: how long each took until its Delta 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -175,7 +176,9 @@ class Recipe(Side):
         update = {"apply": Apply(**apply), "data": settings.data / "recipe"}
         self.pipeline.write(config, settings.model_copy(update=update))
         self.folder = self.pipeline.bench.folder / f"recipe-{settings.pipeline}"
-        return [sys.executable, "-m", "bench.apply.recipe", str(config), str(self.folder), *self.versions]
+        views = {path.stem: path.read_text() for path in settings.views.glob("*.sql")}
+        words = [str(config), str(self.folder), *self.versions, *(["--views", json.dumps(views)] if views else [])]
+        return [sys.executable, "-m", "bench.apply.recipe", *words]
 
     def _versions(self, table: str) -> Versions:
         folder = self.pipeline.bench.folder / f"recipe-{self.pipeline.settings.pipeline}" / table
