@@ -54,4 +54,12 @@ class Spent:
 
 def peak_of_all_mb(pid: int) -> float:
     """The peaks of a process and its children together, an upper bound of what they held at one time."""
-    return sum(map(peak_mb, [pid, *children(pid)]))
+    return peak_mb(pid) + sum(map(_peak_of_child_mb, children(pid)))
+
+
+def _peak_of_child_mb(pid: int) -> float:
+    """Of one that may have ended since it was listed."""
+    try:
+        return peak_mb(pid)
+    except (AssertionError, OSError):
+        return 0.0
