@@ -102,6 +102,8 @@ def test_progress_records_form_a_chain(settings: Settings, admin: Any) -> None:
 
 def test_a_second_reader_is_refused(settings: Settings, admin: Any) -> None:
     with running_capture(settings) as capture:
+        # The snapshot alone is no stream yet: this row comes by one, so the slot is being read.
+        admin.execute("INSERT INTO public.orders VALUES (1, 'streamed')")
         capture.wait_for(insert_lsn(admin))
         with pytest.raises(OperatorError) as caught, running_capture(settings) as second:
             raise second.ended()
