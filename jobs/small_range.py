@@ -21,7 +21,7 @@ from jobs.tables import TableInfo
 from sinks.history.columns import EVENT, MOMENT, ORDINAL, PRODUCED
 from sinks.protocol import DELETE
 
-RECORDS_MAX: Final = 5_000
+RECORDS_MAX: Final = 25_000
 BYTES_MAX: Final = 16 << 20
 SILENCE_S: Final = 10.0
 OFFSET_OUT_OF_RANGE: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - librdkafka's own codes are called so

@@ -53,9 +53,13 @@ def write_partitions(frame: Any, shape: RowShape, writer: PartitionWriter) -> Wr
 
 
 def is_small(frame: Any) -> bool:
-    """By Spark's estimate; of rows that came from the driver or are held in memory it is close, else it is huge."""
-    size = frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - no public way
-    return int(size) <= DRIVER_BYTES_MAX
+    """Whether its rows are few enough to be written from here."""
+    return estimated_bytes(frame) <= DRIVER_BYTES_MAX
+
+
+def estimated_bytes(frame: Any) -> int:
+    """Spark's estimate; of rows that came from the driver or are held in memory it is close, else it is huge."""
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())  # noqa: SLF001 - no public way
 
 
 def _written(outcomes: list[dict[str, Any]]) -> Written:

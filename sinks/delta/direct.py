@@ -7,14 +7,21 @@ not look at turns, so they are compared first; any other commit on the version t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import CdcError, OperatorError, TransientError
 from sinks.delta.commit import Commit
+from sinks.executor import estimated_bytes
 from sinks.protocol import DELETE, OP, UPSERT
 from sinks.standing import overtaken
 
-ROWS_MAX: Final = 5_000
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_MAX: Final = 25_000
+UNKNOWN_ROWS_MAX: Final = 5_000
+"""Of rows whose size Spark cannot tell beforehand."""
+BYTES_MAX: Final = 32 << 20
 FULL: Final = ("no space left on device", "disk quota exceeded", "file too large")
 """What the system says of a disk, a quota or a limit that is used up."""
 TABLE_BYTES_MAX: Final = 256 << 20
@@ -27,6 +34,13 @@ def table_bytes(path: str, storage_options: Mapping[str, str]) -> int:
 
     actions = pa.table(_open(path, storage_options).get_add_actions(flatten=True))
     return sum(size or 0 for size in actions.column("size_bytes").to_pylist())
+
+
+def few_rows(rows: DataFrame) -> Any | None:
+    """All of the rows as an Arrow table; None where they are too many."""
+    most = ROWS_MAX if estimated_bytes(rows) <= BYTES_MAX else UNKNOWN_ROWS_MAX
+    found = rows.limit(most + 1).toArrow()
+    return found if found.num_rows <= most else None
 
 
 def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_options: Mapping[str, str]) -> None:

@@ -113,8 +113,7 @@ class DeltaSink:
         """Small batches into tables that are not large; None for others."""
         if direct.table_bytes(self._path, self._options) > direct.TABLE_BYTES_MAX:
             return None
-        few = rows.limit(direct.ROWS_MAX + 1).toArrow()
-        if few.num_rows > direct.ROWS_MAX:
+        if (few := direct.few_rows(rows)) is None:
             return None
         if few.num_rows:
             direct.merge_directly(few, commit, self._spec.key, self._options)

@@ -10,19 +10,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sinks.delta.commit import Commit
-from sinks.delta.direct import ROWS_MAX, refused
+from sinks.delta.direct import refused
 from sinks.history.columns import ENDS, EVENT, KEPT, PRODUCED, READ, TRUNCATED
 from sinks.protocol import DELETE, LSN, OP, Written
 from sinks.standing import overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def few(changes: DataFrame) -> Any | None:
-    """All of them as an Arrow table, unless they are many."""
-    found = changes.limit(ROWS_MAX + 1).toArrow()
-    return found if found.num_rows <= ROWS_MAX else None
 
 
 def is_plain(changes: Any) -> bool:

@@ -18,7 +18,7 @@ from cdc.lsn import format_lsn, parse_lsn
 from cdc.settings import Settings
 from sinks.delta import DeltaSink
 from sinks.delta.commit import Commit, add_columns, enable_types, overwrite
-from sinks.delta.direct import table_bytes
+from sinks.delta.direct import few_rows, table_bytes
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableState, rows_of, rows_written, selected_rows
 from sinks.history import append
@@ -74,7 +74,7 @@ class HistorySink(DeltaSink):
             self._fold_when_due(position)
 
     def _written(self, changes: DataFrame, state: TableState, position: Position) -> Written:
-        few = append.few(changes)
+        few = few_rows(changes)
         if few is not None and append.is_plain(few):
             return self._append_few(few, changes, state, position)
         if few is None and not _has_states(changes):

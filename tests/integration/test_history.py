@@ -97,7 +97,7 @@ class Bench:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "spark":
         monkeypatch.setattr(jobs.every_change, "RECORDS_MAX", -1)
-        monkeypatch.setattr("sinks.history.append.ROWS_MAX", 0)
+        monkeypatch.setattr("sinks.history.sink.few_rows", lambda _: None)
     return request.param
 
 
