@@ -28,11 +28,11 @@ from jobs.control.stopped import StoppedViews
 from jobs.dead_letters import DeadLetters
 from jobs.dropping import Dropper
 from jobs.ledger import Ledger, LedgerRow
-from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
+from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
 from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
-from jobs.rebuild_progress import RebuildProgress
+from jobs.rebuild.rebuilds import Rebuilds, clear_beside
 from jobs.recording import About, folders, located, recorded, tidied
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
@@ -84,12 +84,13 @@ class ApplyRun:
         tolerated = settings.apply.unfit_values == "dead_letter"
         self._lacking = LackingRows(self._dead_letters, settings.apply.dead_letters_max, tolerated=tolerated)
         self._refresher: Refresher | None = None
+        self._pipeline: Pipeline | None = None
         self._undeclared: dict[str, LedgerRow] = {}
         self._dropper = Dropper(settings, self._ledger, control)
         self._vigil = Vigil(settings, self._ledger)
         self._standing = StoppedViews(settings)
         self._schemas = 0
-        self._rebuild: dict[str, str] = {}
+        self._rebuilds = Rebuilds(settings, spark, control, self._dead_letters, self._lacking)
         self._batch_s = 0.0
         self._waits = False
         self.proofs: ProofThread | None = None
@@ -113,6 +114,9 @@ class ApplyRun:
                 except _Changed:
                     _log.info("tables or views have changed")
                 except CdcError as error:
+                    if self._control.is_owner() and self._rebuilds.takes_in_place(error):
+                        continue
+                    self._fail_requests(error)
                     heals = isinstance(error, TransientError) or (self.lsn > 0 and may_be_replaced(error))
                     if not heals or not self._control.is_owner():
                         raise
@@ -123,6 +127,7 @@ class ApplyRun:
                     if self._stop_requested(backoff):
                         return
         finally:
+            self._rebuilds.end()
             self._log.close()
 
     def _session(self) -> None:
@@ -130,7 +135,8 @@ class ApplyRun:
         self._schemas = self._await_first_boundary().schemas
         self._vigil.begin()
         pipeline = load_pipeline(self._settings, _left_out if self._refresher is not None else None)
-        self._refresher = Refresher(self._spark, pipeline)
+        self._refresher, self._pipeline = Refresher(self._spark, pipeline), pipeline
+        self._rebuilds.begin(self._refresher, pipeline)
         settled, self._settled = self._settled, False
         machine = apply_machine(settled=settled)
         answer: Any = None
@@ -139,9 +145,6 @@ class ApplyRun:
                 answer = self._carry_out(machine.send(answer))
             except _Changed:
                 self._settled = settled
-                raise
-            except CdcError as error:
-                self._fail_requests(error)
                 raise
 
     def _carry_out(self, effect: Effect) -> Any:
@@ -152,6 +155,11 @@ class ApplyRun:
                 return self._ask(effect.lsn)
             case Run():
                 return self._run(effect.tasks)
+            case Load():
+                return self._rebuilds.load(effect)
+            case Swap():
+                self._batch_s = time.monotonic()
+                return self._rebuilds.swap(effect)
             case Record():
                 return self._record(effect.positions, effect.rebuilt)
 
@@ -169,6 +177,8 @@ class ApplyRun:
         sinks = self._loaded.sinks
         with ThreadPoolExecutor(_THREADS) as pool:
             own = dict(zip(sinks, pool.map(lambda sink: sink.position(), sinks.values()), strict=True))
+        self._control.confirm_owner()
+        clear_beside(sinks)
         ledger = self._ledger.read()
         found = located(sinks, own, ledger)
         self._lacking.locate(found)
@@ -202,12 +212,11 @@ class ApplyRun:
         for view in self._dropper.attend(self._loaded.specs):
             self._undeclared.pop(view, None)
         step = self._control.step(lsn or 0)
-        rebuild = {r.id: r.view for r in self._control.requests() if r.kind is Kind.REBUILD and r.view is not None}
+        rebuild = self._rebuilds.wanted(self._control.requests(), boundary)
         idle = not rebuild and not isinstance(step, Running)
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
-        self._rebuild = self._known(rebuild, boundary)
-        return Asked(None if self._must_wait() else boundary, step, self._rebuild, _now_us())
+        return Asked(None if self._must_wait() else boundary, step, rebuild, _now_us())
 
     def _must_wait(self) -> bool:
         hidden = hides_rows(self._log.newest(), _now_us())
@@ -241,35 +250,14 @@ class ApplyRun:
         sinks = self._loaded.sinks.items()
         return {at: sink for at, sink in sinks if not is_stopped(at, boundary) and at.view not in failing}
 
-    def _known(self, rebuild: dict[str, str], boundary: Progress | None) -> dict[str, str]:
-        """Requests for views that exist and can be rebuilt; the others are refused at once."""
-        known = {}
-        stopped = {target.view for target in self._loaded.sinks if boundary and is_stopped(target, boundary)}
-        for request, view in rebuild.items():
-            if view in stopped:
-                message = f"the table of {view} has stopped: see `afterimage status`"
-                self._control.answer(request, State.FAILED, message=message)
-            elif view in self._loaded.specs:
-                if request not in self._rebuild:
-                    _log.info("rebuild begins", view=view)
-                    self._queries.failing.try_again(view)
-                known[request] = view
-            else:
-                self._control.answer(request, State.FAILED, message=f"there is no view {view}")
-        return known
-
     def _run(self, tasks: Sequence[Task]) -> frozenset[Target]:
         wait_s = self._batch_s + self._settings.apply.interval_s - time.monotonic()
         if wait_s > 0 and self._stop_requested(wait_s):
             raise Finished
         self._batch_s = time.monotonic()
         self._control.confirm_owner()
-        with RebuildProgress(self._control, self._spark, self._rebuild, tasks) as progress:
-            refused = self._dead_letters, self._lacking
-            stayed = TaskRunner(self._settings, self._queries, *refused, progress.ended).run(tasks)
-        for request, view in self._rebuild.items():
-            if (trouble := self._queries.failing.troubles.get(view)) is not None:
-                self._control.answer(request, State.FAILED, message=f"{trouble.message}; {trouble.remedy}")
+        stayed = TaskRunner(self._settings, self._queries, self._dead_letters, self._lacking).run(tasks)
+        self._rebuilds.batch_ended()
         return stayed
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
@@ -285,9 +273,7 @@ class ApplyRun:
             metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
             metrics.VIEW_UNFIT_ROWS.labels(target.view, target.sink).set(len(position.unfit))
         _log.info("batch done", lsn=format_lsn(lsn), seconds=round(time.monotonic() - self._batch_s, 3))
-        for request, view in rebuilt.items():
-            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
-            self._control.answer(request, State.DONE, lsn=lsn)
+        self._rebuilds.recorded(rebuilt, lsn)
         if tidied(self._loaded.sinks.values()):
             self._control.confirm_owner()
             self._vouch(positions)
@@ -317,7 +303,8 @@ class ApplyRun:
 
     @property
     def _loaded(self) -> Pipeline:
-        return self._queries.pipeline
+        assert self._pipeline is not None
+        return self._pipeline
 
     @property
     def _queries(self) -> Refresher:

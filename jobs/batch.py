@@ -86,13 +86,13 @@ def plan(
     positions: Mapping[Target, Position | None],
     boundary: Progress,
     ceiling_lsn: int,
-    rebuild: Collection[str] = (),
+    anew: Collection[Target] = (),
     now_us: int = 0,
     stayed: Collection[str] = (),
 ) -> list[Task]:
     """The tasks that bring every target to `ceiling_lsn`, which is the boundary's LSN or one before it.
 
-    The queries that `stayed` behind alone are tried again.
+    Those that are wanted `anew` are replaced. The queries that `stayed` behind alone are tried again.
     """
     assert ceiling_lsn <= boundary.lsn
     # Compaction goes on while capture rests, so the newest boundary does not say how late it is.
@@ -101,7 +101,7 @@ def plan(
     tasks = _caught_up(positions, behind.union(stayed))
     for target, position in positions.items():
         if target.is_derived:
-            tasks += _derived(target, position, boundary, ceiling_lsn, rebuild)
+            tasks += _derived(target, position, boundary, ceiling_lsn, anew)
             continue
         stop = boundary.stopped.get(target.topic)
         if stop is not None and stop.covers(ceiling_lsn):
@@ -111,7 +111,7 @@ def plan(
         if (
             position is None
             or position.lsn < _whole_from(stop, ceiling_lsn)
-            or target.view in rebuild
+            or target in anew
             or _is_stale(target, position, boundary, now_us)
         ):
             tasks.append(_replace(target, boundary, ceiling_lsn, floor_lsn))
@@ -170,13 +170,13 @@ def _caught_up(positions: Mapping[Target, Position | None], behind: Collection[s
 
 
 def _derived(
-    target: Target, position: Position | None, boundary: Progress, ceiling_lsn: int, rebuild: Collection[str]
+    target: Target, position: Position | None, boundary: Progress, ceiling_lsn: int, anew: Collection[Target]
 ) -> list[Task]:
     """A query is refreshed from tables that stand at the ceiling; over a table that stopped it stays where it is."""
     if is_stopped(target, boundary, ceiling_lsn):
         return []
     goal = Position(ceiling_lsn, boundary.source_ts_us, {})
-    if position is None or target.view in rebuild or position.lsn < boundary.origin_lsn:
+    if position is None or target in anew or position.lsn < boundary.origin_lsn:
         return [Task(target, Mode.REPLACE, (), (), 0, goal, target.level)]
     if position.lsn > boundary.lsn:
         raise _ahead(target, position, boundary)

@@ -1,8 +1,8 @@
 """Apply as a state machine: boundaries and requests in, batches out, as effects that it yields.
 
 Keeps true: nothing is written beyond a boundary of the progress topic; a batch ends with all sinks at one LSN, but for
-those of stopped tables and failed queries, and only then is it recorded; where sinks stand is asked of them alone. No
-I/O, no clock here.
+those of stopped tables and failed queries, and only then is it recorded; what was loaded beside is shown only where it
+stands at the LSN of what it replaces; where sinks stand is asked of them alone. No I/O, no clock here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from cdc.progress import Progress
 from jobs.batch import Target, Task, is_stopped, plan
 from jobs.control.halt import RunTo, Stand, Step
+from jobs.twins import twins_of, without_twin
 from sinks.protocol import Position
 
 
@@ -30,12 +31,26 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebuild:
+    """A view that somebody wants anew; `loaded` says where its twins stood once they were loaded, and is None before.
+
+    They are not shown before they `may_swap`: they may have to be proved. `in_place`: batches can't go on meanwhile,
+    since the live rows are damaged, so a batch replaces these.
+    """
+
+    view: str
+    loaded: Mapping[Target, Position] | None = None
+    may_swap: bool = True
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """The newest boundary, what commands want of apply, the views to be rebuilt by request id, and the wall clock."""
+    """The newest boundary, what commands want of apply, the rebuilds by request id, and the wall clock."""
 
     boundary: Progress | None
     step: Step
-    rebuild: Mapping[str, str] = field(default_factory=dict)
+    rebuild: Mapping[str, Rebuild] = field(default_factory=dict)
     now_us: int = 0
 
 
@@ -50,6 +65,29 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """Begin to load a view's twins from offset zero, as of the boundary at which all views stand. No answer.
+
+    It goes on beside the batches; Asked says when it is done.
+    """
+
+    request: str
+    view: str
+    boundary: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Show the twins' rows instead of the live ones: live target -> twin, the table first; `position` is both's.
+
+    Each sink in one atomic step. No answer.
+    """
+
+    twins: Mapping[Target, Target]
+    positions: Mapping[Target, Position]
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Write down where all sinks stand (the ledger), and answer the rebuilds that are done.
 
@@ -60,42 +98,126 @@ class Record:
     rebuilt: Mapping[str, str]
 
 
-Effect = Locate | Ask | Run | Record
+Effect = Locate | Ask | Run | Load | Swap | Record
+Effects = Generator[Effect, Any, Any]
+
+
+@dataclass(slots=True)
+class _State:
+    """What a run of the machine remembers."""
+
+    positions: dict[Target, Position | None]
+    twins: dict[Target, Position] = field(default_factory=dict)
+    stayed: frozenset[Target] = frozenset()
+    tried_lsn: int | None = None
+    seen: frozenset[str] = frozenset()
+    """The rebuilds that were asked for by the last batch."""
+    loading: str | None = None
+    has_swapped: bool = False
+    """Since the last record."""
 
 
 def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
     """Keep the sinks up to date for ever; `settled` when the last batch before this was complete."""
-    positions: dict[Target, Position | None] = dict((yield Locate()))
-    reached = common_lsn(positions)
+    state = _State(dict((yield Locate())))
+    reached = common_lsn(state.positions)
     recorded = False
-    stayed: frozenset[Target] = frozenset()
-    tried_lsn: int | None = None
     while True:
         asked: Asked = yield Ask(reached)
-        ceiling = _ceiling(asked, positions, settled=settled)
+        ceiling = _ceiling(asked, state.positions, settled=settled)
         if ceiling is None or asked.boundary is None:
             continue
-        rebuild = set(asked.rebuild.values())
-        tasks = plan(positions, asked.boundary, ceiling, rebuild, asked.now_us, {target.view for target in stayed})
-        if ceiling == tried_lsn and not rebuild:
-            # What failed there fails again; nothing that it reads has changed.
-            tasks = [task for task in tasks if task.target not in stayed]
-        elif tasks:
-            stayed, tried_lsn = frozenset(), ceiling
+        request, wanted = next(iter(asked.rebuild.items()), (None, None))
+        _join(state, wanted)
+        tasks = _tasks(state, asked, ceiling)
         if tasks:
-            stayed |= yield Run(tasks)
-            positions |= {task.target: task.position for task in tasks if _got_there(task, stayed)}
+            yield from _run(state, tasks)
         flowing = {
             target: position
-            for target, position in positions.items()
-            if target not in stayed and not is_stopped(target, asked.boundary, ceiling)
+            for target, position in state.positions.items()
+            if target not in state.stayed and not is_stopped(target, asked.boundary, ceiling)
         }
         reached = common_lsn(flowing) if flowing else ceiling
-        if tasks or not recorded:
-            failed = {target.view for target in stayed}
-            rebuilt = {request: view for request, view in asked.rebuild.items() if view not in failed}
-            yield Record({target: position for target, position in positions.items() if position}, rebuilt)
-            recorded = settled = True
+        failed = {target.view for target in state.stayed}
+        rebuilt = {name: each.view for name, each in asked.rebuild.items() if each.in_place and each.view not in failed}
+        if request is not None and wanted is not None and reached == asked.boundary.lsn and wanted.view not in failed:
+            is_done = yield from _brought_on(state, asked, request, wanted)
+            rebuilt |= {request: wanted.view} if is_done else {}
+        if tasks or rebuilt or state.has_swapped or not recorded:
+            yield Record({target: position for target, position in state.positions.items() if position}, rebuilt)
+            recorded, settled, state.has_swapped = True, True, False
+
+
+def _brought_on(state: _State, asked: Asked, request: str, wanted: Rebuild) -> Generator[Effect, Any, bool]:
+    """Begin a rebuild, or end it where its twins stand where the live ones do; whether it is done."""
+    assert asked.boundary is not None
+    if wanted.in_place:
+        return False
+    if wanted.loaded is None and state.loading != request:
+        state.loading = request
+        yield Load(request, wanted.view, asked.boundary)
+    elif wanted.loaded is not None and wanted.may_swap and _stand_alike(state, wanted.view):
+        yield from _swap(state, asked, wanted.view)
+        return wanted.view not in {target.view for target in state.stayed}
+    return False
+
+
+def _join(state: _State, wanted: Rebuild | None) -> None:
+    """The twins of the rebuild that is under way, and of no other one, go along with the batches."""
+    loaded = wanted.loaded if wanted is not None else None
+    state.twins = {twin: state.twins.get(twin, position) for twin, position in (loaded or {}).items()}
+
+
+def _tasks(state: _State, asked: Asked, ceiling: int) -> list[Task]:
+    assert asked.boundary is not None
+    stayed = {target.view for target in state.stayed}
+    damaged = {each.view for each in asked.rebuild.values() if each.in_place}
+    anew = [target for target in state.positions if target.view in damaged]
+    tasks = plan(state.positions | state.twins, asked.boundary, ceiling, anew, asked.now_us, stayed)
+    news = asked.rebuild.keys() - state.seen
+    state.seen = frozenset(asked.rebuild)
+    if ceiling == state.tried_lsn and not news:
+        # What failed there fails again; nothing that it reads has changed.
+        return [task for task in tasks if task.target not in state.stayed]
+    if tasks:
+        state.stayed, state.tried_lsn = frozenset(), ceiling
+    return tasks
+
+
+def _run(state: _State, tasks: Sequence[Task]) -> Effects:
+    state.stayed |= yield Run(tasks)
+    for task in tasks:
+        if _got_there(task, state.stayed):
+            (state.twins if task.target in state.twins else state.positions)[task.target] = task.position
+
+
+def _swap(state: _State, asked: Asked, view: str) -> Effects:
+    """Then what has no twin is replaced by itself, in a batch of its own."""
+    assert asked.boundary is not None
+    twins = twins_of(state.positions, view)
+    if twins:
+        yield Swap(twins, {live: state.twins[twin] for live, twin in twins.items()})
+        state.positions |= {live: state.twins[twin] for live, twin in twins.items()}
+        state.twins, state.has_swapped = {}, True
+    rest = without_twin(state.positions, view)
+    those = {target: state.positions[target] for target in rest}
+    tasks = plan(those, asked.boundary, asked.boundary.lsn, rest, asked.now_us)
+    if tasks:
+        yield from _run(state, tasks)
+
+
+def _stand_alike(state: _State, view: str) -> bool:
+    """Whether each twin stands where the live one does, and none has failed."""
+    twins = twins_of(state.positions, view)
+    return all(
+        twin in state.twins and live not in state.stayed and twin not in state.stayed and _same(state, live, twin)
+        for live, twin in twins.items()
+    )
+
+
+def _same(state: _State, live: Target, twin: Target) -> bool:
+    position = state.positions[live]
+    return position is not None and position.lsn == state.twins[twin].lsn
 
 
 def _got_there(task: Task, stayed: Collection[Target]) -> bool:

@@ -57,7 +57,11 @@ SMALL_BATCHES = {
     # It notes the call site of every column expression.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.cleaner.periodicGC.interval": "5min",
+    "spark.scheduler.mode": "FAIR",
 }
+
+REBUILD_POOL = "rebuild"
+"""What loads beside runs in this pool, and batches in the default one: neither waits for all of the other's tasks."""
 
 CODE_CACHE = "512m"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"

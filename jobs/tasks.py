@@ -7,7 +7,7 @@ work side by side in threads; the first error is raised when all have come to re
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,6 +24,7 @@ from jobs.every_change import read_every_change
 from jobs.failures import translated
 from jobs.refresh.refresher import Refresher
 from jobs.refresh.relations import Moved
+from jobs.twins import is_twin
 from jobs.unfit import LackingRows, deleted, refused_by
 from jobs.view import view_changes
 from sinks.delta import DeltaSink
@@ -33,8 +34,6 @@ from sinks.protocol import OP, UPSERT, Position, Written
 _log = get(__name__)
 
 _THREADS: Final = 8
-
-OnEnded = Callable[[Target], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,7 @@ class TaskRunner:
         refresher: Refresher,
         dead_letters: DeadLetters,
         lacking: LackingRows,
-        on_ended: OnEnded = lambda _: None,
     ) -> None:
-        self._on_ended = on_ended
         self._settings = settings
         self._refresher = refresher
         self._spark = refresher.spark
@@ -101,7 +98,7 @@ class TaskRunner:
         for future in futures:
             done |= future.result()
         for target, what in done.items():
-            if what is not None:
+            if what is not None and not is_twin(target):
                 self._dead_letters.take(target, what.rejected)
         return [target for target, what in done.items() if what is None]
 
@@ -124,10 +121,7 @@ class TaskRunner:
             self._refresher.relations.at_end(changes.release)
 
     def _refresh(self, task: Task) -> dict[Target, Written | None]:
-        written = self._refresher.run(task)
-        if written is not None:
-            self._on_ended(task.target)
-        return {task.target: written}
+        return {task.target: self._refresher.run(task)}
 
     def _write(self, task: Task, changes: Changes) -> Written:
         target, spec = task.target, self._pipeline.specs[task.target.view]
@@ -158,7 +152,6 @@ class TaskRunner:
         return written
 
     def _ended(self, target: Target, position: Position, written: Written, *, replaced: bool) -> None:
-        self._on_ended(target)
         _log.info(
             "view replaced" if replaced else "view written",
             view=target.view,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cdc.errors import OperatorError
 from cdc.log import get
+from jobs.twins import is_twin
 from sinks.protocol import AT, DELETE, OP, Position, Rejected, Unfit
 from sinks.spec import ViewSpec
 
@@ -110,7 +111,8 @@ class LackingRows:
             raise too_many(f"view {target.view}", len(after), self._limit)
         written = {row.at for row in before}
         news = [Rejected(row.at, row.lsn, REASON, row.columns) for row in refused if row.at not in written]
-        self._dead_letters.write(target, news)
+        if not is_twin(target):
+            self._dead_letters.write(target, news)
         return after
 
     def settle(self, target: Target, after: tuple[Unfit, ...]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 OP: Final = "__op"
 LSN: Final = "__lsn"
@@ -98,4 +98,21 @@ class Sink(Protocol):
 
     def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
         """The same of the keys in this Arrow table, which has the key columns in `types`; others may come as well."""
+        ...
+
+
+@runtime_checkable
+class SwappedSink(Sink, Protocol):
+    """A sink whose rows can be loaded beside those that readers see."""
+
+    def beside(self) -> Sink:
+        """An empty sink of the same view that no reader sees, and whose position this process alone knows."""
+        ...
+
+    def adopt(self, loaded: Sink, position: Position) -> None:
+        """Show what the sink beside holds in one atomic step, at `position`; readers see the old rows until then."""
+        ...
+
+    def clear(self) -> None:
+        """Remove what killed loads left beside."""
         ...

@@ -14,9 +14,16 @@ from jobs.control import Answer, ControlClient, Kind, State, apply_owner
 _SILENCE_S: Final = 600.0
 
 
-def ask_apply(settings: Settings, kind: Kind, view: str, on_progress: Callable[[Answer], None] | None = None) -> Answer:
+def ask_apply(
+    settings: Settings,
+    kind: Kind,
+    view: str,
+    on_progress: Callable[[Answer], None] | None = None,
+    *,
+    prove: bool = False,
+) -> Answer:
     """Ask it of one view, and wait until it is done."""
-    with ControlClient(settings) as client, client.keep(kind, view=view) as kept:
+    with ControlClient(settings) as client, client.keep(kind, view=view, prove=prove) as kept:
         if apply_owner(settings) is None:
             from cdc.cli.applying import apply_once_here
 

@@ -151,14 +151,14 @@ def rebuild(
         list[str] | None, typer.Argument(help="Views or mirrors, e.g. open_orders or public.orders.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every view and mirror, one after the other.")] = False,
-    prove: Annotated[bool, typer.Option("--prove", help="Prove it afterwards.")] = False,
+    prove: Annotated[bool, typer.Option("--prove", help="Prove it before it is shown.")] = False,
 ) -> None:
     """Rebuild a view from offset zero beside the live one, then swap in one step. Interrupting it harms nothing."""
     from cdc.cli.rebuilding import run_rebuild
 
     settings = _settings(context)
     _quiet_logging()
-    raise typer.Exit(run_rebuild(settings, views or [], all_views=everything, then_prove=prove))
+    raise typer.Exit(run_rebuild(settings, views or [], all_views=everything, prove=prove))
 
 
 @app.command()

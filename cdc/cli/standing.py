@@ -25,6 +25,7 @@ from cdc.slots import read_retention
 from jobs.batch import TABLE, Target
 from jobs.control import Proved, apply_owner
 from jobs.control.proved import kept_records, proofs_of
+from jobs.control.records import Rebuilding
 from jobs.control.stopped import troubles_of
 from jobs.ledger import Ledger, LedgerState
 from jobs.pipeline import Pipeline, load_pipeline
@@ -93,6 +94,8 @@ class Report:
     """How the newest proof of a view in a sink ended, where there was one."""
     undeclared: tuple[str, ...] = ()
     """Tables that nothing declares any more: they stay as they were."""
+    rebuilding: tuple[Rebuilding, ...] = ()
+    """How far rebuilds are."""
 
     @property
     def common_lsn(self) -> int | None:
@@ -138,7 +141,10 @@ class Observer:
         views = self._views(source, progress, troubles_of(kept), problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
         told = tuple(dict.fromkeys(problems))
-        return Report(source, progress, lag_bytes, lag_s, owner, views, told, proofs_of(kept), self._undeclared)
+        # What a process that was killed has told is old, and a new one withdraws it.
+        rebuilding = tuple(each for each in kept if isinstance(each, Rebuilding) and owner is not None)
+        shown = proofs_of(kept), self._undeclared, rebuilding
+        return Report(source, progress, lag_bytes, lag_s, owner, views, told, *shown)
 
     def _source(self) -> SourceStanding:
         source, slot = self._settings.source, self._settings.slot

@@ -88,6 +88,7 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
         "views": [_view_dict(view, report.proofs.get((view.view, view.sink))) for view in report.views],
         "undeclared": list(report.undeclared),
+        "rebuilding": [asdict(each) for each in report.rebuilding],
         "problems": [*report.problems, *_danger_text(report)],
     }
 
@@ -151,6 +152,9 @@ def _summary(settings: Settings, report: Report, background: list[Service]) -> T
     for backfill in progress.backfills if progress is not None else ():
         table.add_row("[bold]reading[/]", _reading(backfill))
     table.add_row("[bold]apply[/]", f"run by {report.apply_owner}" if report.apply_owner else "nobody runs it")
+    for each in report.rebuilding:
+        left = f", about {_seconds(each.left_s)} left" if each.left_s is not None else ""
+        table.add_row("[bold]rebuilding[/]", f"{escape(each.view)}: {each.doing}, {each.progress:.0%}{left}")
     for service in background:
         if _ended(service):
             table.add_row(f"[bold red]{service.name}[/]", f"has stopped by itself: see {service.log}")

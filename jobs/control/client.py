@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
@@ -59,9 +60,18 @@ class ControlClient:
         """Say that nobody waits for this request any more."""
         self._publisher.publish(Withdrawn(request_id))
 
-    def keep(self, kind: Kind, *, lsn: int | None = None, view: str | None = None, ttl_s: float = TTL_S) -> KeptRequest:
+    def keep(
+        self,
+        kind: Kind,
+        *,
+        lsn: int | None = None,
+        view: str | None = None,
+        prove: bool = False,
+        ttl_s: float = TTL_S,
+    ) -> KeptRequest:
         """Send a request and renew it until the `with` ends."""
-        return KeptRequest(self, kind, lsn=lsn, view=view, ttl_s=ttl_s)
+        wanted = Request("", kind, 0, ttl_s, this_process(), lsn, view, prove)
+        return KeptRequest(self, wanted)
 
     def await_answer(
         self,
@@ -119,13 +129,11 @@ class ControlClient:
 class KeptRequest:
     """A request in force for the length of a `with`; `change` replaces what it asks for under the same id."""
 
-    def __init__(self, client: ControlClient, kind: Kind, *, lsn: int | None, view: str | None, ttl_s: float) -> None:
+    def __init__(self, client: ControlClient, wanted: Request) -> None:
         self._client = client
         self._lock = threading.Lock()
         self._done = threading.Event()
-        self._ttl_s = ttl_s
-        self._view = view
-        self._request = self._new(secrets.token_hex(8), kind, lsn)
+        self._request = _now(replace(wanted, id=secrets.token_hex(8)))
         self._thread = threading.Thread(target=self._renew, name="control-renewal", daemon=True)
 
     @property
@@ -149,17 +157,18 @@ class KeptRequest:
     def change(self, kind: Kind, *, lsn: int | None = None) -> None:
         """Ask for something else from now on."""
         with self._lock:
-            self._request = self._new(self.id, kind, lsn)
+            self._request = _now(replace(self._request, kind=kind, lsn=lsn))
             self._client.send(self._request)
 
-    def _new(self, name: str, kind: Kind, lsn: int | None) -> Request:
-        return Request(name, kind, time.time_ns() // 1_000_000, self._ttl_s, this_process(), lsn, self._view)
-
     def _renew(self) -> None:
-        while not self._done.wait(self._ttl_s / 3):
+        while not self._done.wait(self._request.ttl_s / 3):
             try:
                 with self._lock:
-                    self._request = self._new(self.id, self._request.kind, self._request.lsn)
+                    self._request = _now(self._request)
                     self._client.send(self._request)
             except CdcError as error:
                 _log.warning("request not renewed", error=error.code)
+
+
+def _now(request: Request) -> Request:
+    return replace(request, sent_ts_ms=time.time_ns() // 1_000_000)

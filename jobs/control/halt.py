@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.control.records import Answer, ControlRecord, Kind, Proved, Request, State, Stopped, Withdrawn
+from jobs.control.records import Answer, ControlRecord, Kept, Kind, Request, State, Withdrawn
 
 _HALTING: Final = (Kind.PAUSE, Kind.HOLD)
 
@@ -50,7 +50,7 @@ class InForce:
         A live record's ttl counts from now, so that two hosts' clocks need not agree; an older one's from when it
         was sent.
         """
-        if isinstance(record, Proved | Stopped):
+        if isinstance(record, Kept):
             return None
         if isinstance(record, Withdrawn):
             self.drop(record.id)

@@ -15,7 +15,7 @@ from cdc.errors import CdcError, ProtocolError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
 from cdc.names import control_topic
 from cdc.settings import Settings
-from jobs.control.records import Proved, Stopped, Withdrawn, decode
+from jobs.control.records import Kept, Proved, Withdrawn, decode
 from jobs.control.topic import TIMEOUT_S, Publisher, ensure_topic
 
 _WAIT_S: Final = 30.0
@@ -36,14 +36,14 @@ def newest_proofs(settings: Settings) -> dict[tuple[str, str], Proved]:
     return proofs_of(kept_records(settings))
 
 
-def proofs_of(records: Iterable[Proved | Stopped]) -> dict[tuple[str, str], Proved]:
+def proofs_of(records: Iterable[Kept]) -> dict[tuple[str, str], Proved]:
     """Those among them."""
     return {(record.view, record.sink): record for record in records if isinstance(record, Proved)}
 
 
-def kept_records(settings: Settings) -> list[Proved | Stopped]:
+def kept_records(settings: Settings) -> list[Kept]:
     """What the topic keeps of views, the newest of each kind: proofs, and why views have stopped alone."""
-    found: dict[str, Proved | Stopped] = {}
+    found: dict[str, Kept] = {}
     client = consumer(settings.kafka, f"proofs-{settings.pipeline}")
     try:
         topic = control_topic(settings.pipeline)
@@ -64,7 +64,7 @@ def kept_records(settings: Settings) -> list[Proved | Stopped]:
                 record = decode(message.key(), message.value())
             except ProtocolError:
                 continue
-            if isinstance(record, Proved | Stopped):
+            if isinstance(record, Kept):
                 found[record.id] = record
             elif isinstance(record, Withdrawn):
                 found.pop(record.id, None)

@@ -16,6 +16,7 @@ from cdc.lsn import format_lsn, parse_lsn
 
 VERSION: Final = 1
 STOPPED: Final = "stopped"
+REBUILDING: Final = "rebuilding"
 
 
 class Kind(enum.Enum):
@@ -56,6 +57,8 @@ class Request:
     client: str
     lsn: int | None = None
     view: str | None = None
+    prove: bool = False
+    """Whether what is rebuilt is proved before it is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,25 @@ class Stopped:
         return f"{STOPPED} {self.view}"
 
 
-ControlRecord = Request | Answer | Withdrawn | Proved | Stopped
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """How far a rebuild is, from 0 to 1, and how many seconds it may still take; withdrawn when it is over."""
+
+    view: str
+    ts_ms: int
+    doing: str
+    progress: float
+    left_s: float | None
+
+    @property
+    def id(self) -> str:
+        """The record's key; no request has such an id."""
+        return f"{REBUILDING} {self.view}"
+
+
+Kept = Proved | Stopped | Rebuilding
+"""What the topic says of views, without anybody asking."""
+ControlRecord = Request | Answer | Withdrawn | Kept
 
 
 def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
@@ -129,9 +150,12 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
         fields |= {"type": "proved", **asdict(record), "lsn": format_lsn(record.lsn)}
     elif isinstance(record, Stopped):
         fields |= {"type": STOPPED, **asdict(record)}
+    elif isinstance(record, Rebuilding):
+        fields |= {"type": REBUILDING, **asdict(record)}
     elif isinstance(record, Request):
         fields |= {"type": "request", "kind": record.kind.value, "sent_ts_ms": record.sent_ts_ms}
         fields |= {"ttl_s": record.ttl_s, "client": record.client, "lsn": _lsn_text(record.lsn), "view": record.view}
+        fields |= {"prove": True} if record.prove else {}
     else:
         fields |= {"type": "answer", "state": record.state.value, "ts_ms": record.ts_ms}
         fields |= {"lsn": _lsn_text(record.lsn), "progress": record.progress, "message": record.message}
@@ -152,7 +176,7 @@ def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
         ) from error
 
 
-def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Proved | Stopped:
+def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
     if fields["v"] != VERSION:
         raise ValueError("another version of the format")
     if fields["type"] == "proved":
@@ -160,6 +184,15 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Proved | St
     if fields["type"] == STOPPED:
         texts = (_text(fields[each]) for each in ("code", "message", "remedy"))
         return Stopped(_text(fields["view"]), _integer(fields["ts_ms"]), *texts)
+    if fields["type"] == REBUILDING:
+        left_s = fields["left_s"]
+        return Rebuilding(
+            _text(fields["view"]),
+            _integer(fields["ts_ms"]),
+            _text(fields["doing"]),
+            _number(fields["progress"]),
+            None if left_s is None else _number(left_s),
+        )
     if fields["type"] == "request":
         return Request(
             id=name,
@@ -169,6 +202,7 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Proved | St
             client=_text(fields["client"]),
             lsn=_lsn(fields["lsn"]),
             view=_optional_text(fields["view"]),
+            prove=fields.get("prove") is True,
         )
     if fields["type"] != "answer":
         raise ValueError("neither request nor answer")

@@ -20,7 +20,7 @@ from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control.group import apply_group, apply_owner, this_process
 from jobs.control.halt import InForce, Step, answers_due, next_step
-from jobs.control.records import Answer, Request, State, Stopped, Withdrawn, decode
+from jobs.control.records import Answer, Kept, Request, State, Withdrawn, decode
 from jobs.control.topic import Publisher, ensure_topic
 
 _log = get(__name__)
@@ -131,7 +131,7 @@ class ControlServer:
         self._publisher.publish(answer)
         self._in_force.see(answer, live=True)
 
-    def keep(self, record: Stopped | Withdrawn) -> None:
+    def keep(self, record: Kept | Withdrawn) -> None:
         """Write down how a view stands, for whoever looks."""
         self._publisher.publish(record)
 

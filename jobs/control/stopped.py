@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from cdc.changes import Trouble
 from cdc.settings import Settings
 from jobs.control.proved import kept_records
-from jobs.control.records import Proved, Stopped, Withdrawn
+from jobs.control.records import Kept, Stopped, Withdrawn
 from jobs.control.server import ControlServer
 
 
@@ -42,7 +42,7 @@ def stopped_views(settings: Settings) -> dict[str, Trouble]:
     return troubles_of(kept_records(settings))
 
 
-def troubles_of(records: Iterable[Proved | Stopped]) -> dict[str, Trouble]:
+def troubles_of(records: Iterable[Kept]) -> dict[str, Trouble]:
     """The same of records that were read."""
     found = (record for record in records if isinstance(record, Stopped))
     return {record.view: Trouble(record.code, record.message, record.remedy) for record in found}

@@ -69,6 +69,11 @@ class FailingViews:
             _log.info("view follows again", view=view)
         metrics.VIEW_STOPPED.labels(view).set(0)
 
+    def forget(self, view: str) -> None:
+        """It is not kept up to date any more."""
+        self._read.pop(view, None)
+        self._troubles.pop(view, None)
+
     def _take(self, view: str, trouble: Trouble) -> None:
         self._troubles[view] = trouble
         metrics.VIEW_STOPPED.labels(view).set(1)

@@ -31,6 +31,7 @@ from jobs.refresh.outcome import How, Outcome
 from jobs.refresh.relations import Moved, ReadRelations, rows_at
 from jobs.refresh.stored import Stored
 from jobs.refresh.ways import Way, noted, way
+from jobs.twins import live_name
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.protocol import Position, Sink, Written
@@ -45,8 +46,8 @@ class Refresher:
     def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
         self.spark = spark
         self.pipeline = pipeline
-        self._specs = pipeline.specs
-        self._sinks = pipeline.sinks
+        self._specs = dict(pipeline.specs)
+        self._sinks = dict(pipeline.sinks)
         self._tables = {
             target.view: sink
             for target, sink in pipeline.sinks.items()
@@ -67,6 +68,31 @@ class Refresher:
         """The position of a derived target, with what its rows were computed from."""
         known = self._positions.get(target)
         return replace(position, offsets=known.offsets) if target.is_derived and known is not None else position
+
+    def join(self, spec: ViewSpec, sinks: Mapping[Target, Sink], positions: Mapping[Target, Position]) -> bool:
+        """One view more goes along with the batches: a twin, whose sinks stand there. False if it does already."""
+        if spec.name in self._specs:
+            return False
+        self._specs[spec.name] = spec
+        self._sinks |= sinks
+        self._tables |= {at.view: sink for at, sink in sinks.items() if isinstance(sink, DeltaSink)}
+        self._positions |= positions
+        self.pipeline = replace(self.pipeline, specs=dict(self._specs), sinks=dict(self._sinks))
+        return True
+
+    def leave(self, view: str) -> None:
+        """It does so no longer."""
+        self._specs.pop(view, None)
+        self._tables.pop(view, None)
+        for target in [target for target in self._sinks if target.view == view]:
+            del self._sinks[target]
+            self._positions.pop(target, None)
+        self.failing.forget(view)
+        self.pipeline = replace(self.pipeline, specs=dict(self._specs), sinks=dict(self._sinks))
+
+    def swapped(self, target: Target, position: Position) -> None:
+        """A sink shows its twin's rows, which were computed from what the position says."""
+        self._positions[target] = position
 
     def end_batch(self) -> None:
         """What was held for this batch's queries is not needed any more."""
@@ -164,6 +190,7 @@ class Refresher:
         return sink.replace(upserts(spec, rows, position.lsn), position)
 
     def _tell(self, spec: ViewSpec, position: Position, outcome: Outcome) -> None:
-        self.refreshed[spec.name] = json.dumps(outcome.fields())
-        metrics.refreshed(spec.name, outcome.how.value, outcome.keys, outcome.seconds)
+        if live_name(spec.name) == spec.name:
+            self.refreshed[spec.name] = json.dumps(outcome.fields())
+            metrics.refreshed(spec.name, outcome.how.value, outcome.keys, outcome.seconds)
         _log.info("view refreshed", view=spec.name, lsn=format_lsn(position.lsn), **outcome.fields())

@@ -19,12 +19,13 @@ from cdc.settings import Cache
 from sinks.cache.entries import PARENT, VERSION, EntryForm, EntryWriter
 from sinks.cache.generations import SCAN_COUNT, Generations, Stored
 from sinks.cache.lists import Lists, list_column, once
+from sinks.cache.loading import LoadingGenerations
 from sinks.cache.pattern import DEFAULT_PATTERN, parse_pattern
 from sinks.cache.server import CacheServer
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
 from sinks.options import check_known, declaration, refuse_columns
-from sinks.protocol import Position, Written
+from sinks.protocol import Position, Sink, Written
 from sinks.spec import SinkOptions, ViewSpec
 from sinks.standing import Located, Standing, column_types, lost
 from sinks.values import native, plain_texts
@@ -37,7 +38,9 @@ class CacheSink:
 
     name = "cache"
 
-    def __init__(self, settings: Cache, pipeline: str, spec: ViewSpec, option: SinkOptions) -> None:
+    def __init__(
+        self, settings: Cache, pipeline: str, spec: ViewSpec, option: SinkOptions, *, loads: bool = False
+    ) -> None:
         check_known(option, ("key", "value", "ttl", "list"), spec)
         self._spec = spec
         self._server = CacheServer(settings.url, settings.secret(), settings.ca_file)
@@ -49,7 +52,9 @@ class CacheSink:
         self._form = EntryForm(spec.columns, is_hash, ttl_s, settings.tombstone_ttl_s, parent)
         self._lists = Lists(self._pattern, self._form)
         self._shape = RowShape(spec.key, spec.columns, as_json=not is_hash)
-        self._generations = Generations(self._pattern, declaration(option, spec))
+        live = Generations(self._pattern, declaration(option, spec))
+        self._generations = LoadingGenerations(live) if loads else live
+        self._made_of = settings, pipeline, spec, option
         self._located: Located[Stored] = Located("the cache", spec.name)
 
     def position(self) -> Position | None:
@@ -89,6 +94,29 @@ class CacheSink:
             _log.info("cache view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
             self._generations.sweep(client)
         return written
+
+    def beside(self) -> CacheSink:
+        """A generation without the pointer."""
+        return CacheSink(*self._made_of, loads=True)
+
+    def adopt(self, loaded: Sink, position: Position) -> None:
+        """Switch the pointer, and let the old generation expire."""
+        assert isinstance(loaded, CacheSink)
+        standing = replace(loaded.standing(), position=position)
+        with self._server.client() as client:
+            self._located.require(stored := self._generations.stored(client))
+            self._located.take(self._generations.switch(client, standing, stored))
+            self._generations.sweep(client)
+
+    def clear(self) -> None:
+        """Generations that nobody has seen, nor will."""
+        with self._server.client() as client:
+            self._generations.sweep(client)
+
+    def standing(self) -> Standing:
+        """What is beside the rows."""
+        with self._server.client() as client:
+            return self._stored(client).standing
 
     def mend(self, changes: Any, position: Position) -> Written:
         """Set every row, whatever version its entry claims to have."""

@@ -36,14 +36,20 @@ PROPERTIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Mark:
     """Where to commit, and what the commit says about itself."""
 
-    spark: SparkSession
     path: str
     stamp: Stamp
     app_id: str
     turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Mark):
+    """The same for commits that Spark makes."""
+
+    spark: SparkSession
 
     @property
     def options(self) -> dict[str, str]:
@@ -65,11 +71,13 @@ class Commit:
         }
 
 
-def overwrite(rows: DataFrame, commit: Commit, key: tuple[str, ...]) -> None:
+def overwrite(
+    rows: DataFrame, commit: Commit, key: tuple[str, ...], properties: Mapping[str, str] = PROPERTIES
+) -> None:
     """Make the rows the table, schema and all."""
     # Sorted files have narrow key ranges, so later batches find theirs by minimum and maximum.
     ordered = rows.sortWithinPartitions(*map(quoted, key))
-    options = {**PROPERTIES, **commit.options, "overwriteSchema": "true", "maxRecordsPerFile": str(ROWS_PER_FILE_MAX)}
+    options = {**properties, **commit.options, "overwriteSchema": "true", "maxRecordsPerFile": str(ROWS_PER_FILE_MAX)}
     ordered.write.format("delta").mode("overwrite").options(**options).save(commit.path)
 
 

@@ -7,19 +7,21 @@ commit is made only on the table as this process located or left it; another wri
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
 from sinks.delta import direct
-from sinks.delta.commit import Commit, add_columns, enable_types, merge, overwrite, replace_keys
+from sinks.delta.commit import PROPERTIES, Commit, Mark, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableSize, TableState, rows_of, rows_written, table_rows, table_size, table_state
 from sinks.delta.log import translated as readable
 from sinks.delta.size import Way, measured, way_of
+from sinks.delta.staged import KEPT_WHOLE, adopt_files, folder_beside, remove_beside
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import Figures, Upkeep, figures
-from sinks.protocol import OP, UPSERT, Position, Written
+from sinks.protocol import OP, UPSERT, Position, Sink, Written
 from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
 
@@ -32,8 +34,11 @@ class DeltaSink:
 
     name = "delta"
 
+    table_properties: Mapping[str, str] = PROPERTIES
+
     def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
         self.folder = spec.name
+        self._settings = settings
         self._path = f"{settings.path.rstrip('/')}/{pipeline}/{spec.name}"
         self._options = settings.storage_options
         self._pipeline = pipeline
@@ -140,9 +145,29 @@ class DeltaSink:
             commit = self._commit(kept, state, new_generation(known), position)
             if state is not None:
                 enable_types(kept, commit, state.features)
-            overwrite(kept, commit, self._spec.key)
+            overwrite(kept, commit, self._spec.key, self.table_properties)
         self._require_made(commit)
         return Written(upserts=rows_written(self._path, self._options))
+
+    def beside(self) -> DeltaSink:
+        """A table in another folder, always a new one."""
+        self.clear()
+        return BesideDelta(self._settings, self._pipeline, self._spec)
+
+    def adopt(self, loaded: Sink, position: Position) -> None:
+        """Let its files be this table's, in one commit of the same generation: what queries have seen stays known."""
+        assert isinstance(loaded, DeltaSink)
+        loaded.held()
+        state = self._required()
+        assert state.stamp is not None
+        stamp = Stamp(self._spec.name, state.stamp.generation, self._spec.fingerprint, position)
+        mark = Mark(self._path, stamp, self._app, state.turn + 1)
+        adopt_files(self._settings, self._pipeline, loaded.folder, mark)
+        self._require_made(mark)
+
+    def clear(self) -> None:
+        """The table in the other folder."""
+        remove_beside(self._settings, self._pipeline, self._spec.name)
 
     def advance(self, position: Position) -> None:
         """Nothing: the ledger vouches for the version that is there (docs/FORMATS.md), a commit would say no more."""
@@ -183,9 +208,9 @@ class DeltaSink:
     def _commit(self, frame: DataFrame, state: TableState | None, generation: int, position: Position) -> Commit:
         stamp = Stamp(self._spec.name, generation, self._spec.fingerprint, position)
         turn = state.turn + 1 if state is not None else 1
-        return Commit(frame.sparkSession, self._path, stamp, self._app, turn)
+        return Commit(self._path, stamp, self._app, turn, frame.sparkSession)
 
-    def _require_made(self, commit: Commit) -> None:
+    def _require_made(self, commit: Mark) -> None:
         """Spark passes over a turn that somebody else has taken, without a word; delta-rs commits no batch in vain."""
         state = self._state()
         if state is not None and state.turn < commit.turn:
@@ -208,6 +233,36 @@ class DeltaSink:
 
     def _is_ours(self, state: TableState) -> bool:
         return state.stamp is not None and state.stamp.fingerprint == self._spec.fingerprint
+
+
+class BesideDelta(DeltaSink):
+    """A view's rows in a table that no reader sees."""
+
+    table_properties: Mapping[str, str] = {**PROPERTIES, **KEPT_WHOLE}
+
+    def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
+        super().__init__(settings, pipeline, replace(spec, name=folder_beside(spec.name)))
+        self._at: Position | None = None
+
+    def position(self) -> Position | None:
+        """As this process knows it: no ledger speaks of the table."""
+        return self._at
+
+    def write(self, changes: DataFrame, position: Position) -> Written:
+        """As into any table."""
+        written = super().write(changes, position)
+        self._at = position
+        return written
+
+    def replace(self, rows: DataFrame, position: Position) -> Written:
+        """As of any table."""
+        written = super().replace(rows, position)
+        self._at = position
+        return written
+
+    def advance(self, position: Position) -> None:
+        """Know that it stands there."""
+        self._at = position
 
 
 def _known(state: TableState | None) -> tuple[int, int] | None:

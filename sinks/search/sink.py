@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from cdc import log
@@ -17,9 +18,10 @@ from cdc.settings import Search
 from sinks.entries import RowShape
 from sinks.executor import write_partitions
 from sinks.options import check_known, declaration, refuse_columns
-from sinks.protocol import Position, Written
+from sinks.protocol import Position, Sink, Written
 from sinks.search.bulk import BulkWriter
 from sinks.search.generations import Generations, Stored
+from sinks.search.loading import LoadingGenerations
 from sinks.search.mapping import METADATA_FIELDS, index_body, parse_overrides
 from sinks.search.nested import nested_of
 from sinks.search.server import SearchConnection, SearchServer
@@ -41,7 +43,14 @@ class SearchSink:
     name = "search"
 
     def __init__(
-        self, settings: Search, pipeline: str, spec: ViewSpec, option: SinkOptions, *, retired_s: float = RETIRED_S
+        self,
+        settings: Search,
+        pipeline: str,
+        spec: ViewSpec,
+        option: SinkOptions,
+        *,
+        retired_s: float = RETIRED_S,
+        loads: bool = False,
     ) -> None:
         check_known(option, ("mapping",), spec)
         refuse_columns(spec, self.name, METADATA_FIELDS)
@@ -50,7 +59,9 @@ class SearchSink:
         self._overrides = parse_overrides(option.options.get("mapping"), spec)
         self._gc_deletes = settings.gc_deletes
         self._server = SearchServer(settings.url.rstrip("/"), settings.user, settings.secret(), settings.ca_file)
-        self._generations = _generations(pipeline, spec, option)
+        live = _generations(pipeline, spec, option)
+        self._generations = LoadingGenerations(live) if loads else live
+        self._made_of = settings, pipeline, spec, option
         self._shape = RowShape(spec.key, spec.columns, as_json=True)
         self._retired: dict[str, float] = {}
         self._retired_s = retired_s
@@ -100,6 +111,33 @@ class SearchSink:
             self._retire(connection, made)
         _log.info("search view replaced", view=self._spec.name, generation=generation, rows=written.upserts)
         return written
+
+    def beside(self) -> SearchSink:
+        """An index without the alias."""
+        return SearchSink(*self._made_of, loads=True)
+
+    def adopt(self, loaded: Sink, position: Position) -> None:
+        """Switch the alias."""
+        assert isinstance(loaded, SearchSink)
+        with self._server.connection() as connection:
+            self._located.require(stored := self._generations.stored(connection))
+            standing = replace(loaded.standing(), position=position)
+            made = self._generations.switch(connection, standing, stored)
+            self._located.take(made)
+            self._retire(connection, made)
+
+    def clear(self) -> None:
+        """Indexes that nobody has seen, nor will."""
+        with self._server.connection() as connection:
+            stored = self._generations.stored(connection)
+            former = self._generations.former(connection, stored) if stored is not None else []
+            left = [index for index in self._generations.leftovers(connection) if index not in former]
+            self._generations.drop(connection, left)
+
+    def standing(self) -> Standing:
+        """What is beside the rows."""
+        with self._server.connection() as connection:
+            return self._stored(connection).standing
 
     def mend(self, changes: Any, position: Position) -> Written:
         """Bulk and a refresh. A document whose version lies beyond the position stays: only a rebuild mends that."""

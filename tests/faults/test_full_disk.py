@@ -57,7 +57,7 @@ path, limit = sys.argv[1], int(sys.argv[2])
 schema = pa.schema([("id", pa.int64()), ("body", pa.string())])
 write_deltalake(path, pa.table({"id": [0], "body": ["before"]}, schema=schema))
 rows = pa.table({"id": list(range(1, 4001)), "body": [str(n) * 100 for n in range(4000)], OP: ["u"] * 4000})
-commit = Commit(None, path, Stamp("orders", 1, "f", Position(7, 7, {})), "shop/orders", 1)
+commit = Commit(path, Stamp("orders", 1, "f", Position(7, 7, {})), "shop/orders", 1, None)
 
 def write():
     try:

@@ -41,18 +41,6 @@ class Planned:
         return frozenset()
 
 
-class Untold:
-    """Takes the place of the progress of rebuilds."""
-
-    def __init__(self, *_: Any) -> None:
-        self.ended = None
-
-    def __enter__(self) -> Untold:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-
 @pytest.fixture
 def settings(pg_database: Database, pipeline_name: str, tmp_path: Path, kafka: Any) -> Iterator[Settings]:
     ddl = "".join(TABLE.format(t=name) for name in NAMES)
@@ -73,7 +61,6 @@ def settings(pg_database: Database, pipeline_name: str, tmp_path: Path, kafka: A
 def applying(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Task]]:
     Planned.tasks = []
     monkeypatch.setattr(jobs.apply, "TaskRunner", Planned)
-    monkeypatch.setattr(jobs.apply, "RebuildProgress", Untold)
     monkeypatch.setattr(jobs.apply, "recorded", lambda *_: [])
     monkeypatch.setattr(Vigil, "require_stores", lambda *_: None)
     stop, errors = threading.Event(), list[BaseException]()

@@ -131,7 +131,7 @@ def test_delta_itself_takes_no_turn_twice(sink, frame, spark, way):
     sink.write(frame((UPSERT, (3, "once", None))), at(200))
     version, generation = sink.version()
     state = table_state(sink.path, {}, "shop/orders")
-    commit = Commit(spark, sink.path, state.stamp, "shop/orders", state.turn)
+    commit = Commit(sink.path, state.stamp, "shop/orders", state.turn, spark)
     batch = measured(changes, ("id",)) if way == "replace_keys" else bounded(changes)
     # Spark passes over it in silence, and the sink looks what became of its commit.
     with pytest.raises(TransientError, match="another process") if way == "direct" else nullcontext():

@@ -46,8 +46,8 @@ APPLY: Final = (
         "record a batch when it is done",
         applying,
         "apply_machine",
-        "stayed |= yield Run(tasks)\n",
-        "yield Record({t.target: t.position for t in tasks}, {}); stayed |= yield Run(tasks)\n",
+        "yield from _run(state, tasks)\n",
+        "yield Record({t.target: t.position for t in tasks}, {}); yield from _run(state, tasks)\n",
     ),
     broken("hold only what is settled", jobs.machine, "_ceiling", " or not settled", "", hold_asked=0.2),
     broken(

@@ -14,8 +14,10 @@ from cdc.progress import Progress
 from jobs.batch import Mode, Target, Task, held_back, stages
 from jobs.control.halt import Step, next_step
 from jobs.control.records import Kind, Request
-from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine
+from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
+from jobs.twins import is_twin
 from tests.simulation.broker import PROGRESS, Broker
+from tests.simulation.rebuilding import SimulatedRebuilds
 from tests.simulation.refreshing import SimulatedRefresher
 from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
 from tests.simulation.stores import Stores
@@ -58,8 +60,8 @@ class ApplyProcess:
         self._stores = stores
         self._control = control
         self._targets = targets
-        self._sinks: dict[Target, SimulatedSink] = {}
         self._refresher = SimulatedRefresher(world, {})
+        self._rebuilds: SimulatedRebuilds
         self._boundary: Progress | None = None
         self._read_to = 0
         self._ledger_at: int | None = None
@@ -77,8 +79,8 @@ class ApplyProcess:
 
     def _drive(self) -> Steps:
         targets = self._captured(self._newest_boundary())
-        self._sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in targets}
-        self._refresher = SimulatedRefresher(self._world, self._sinks)
+        sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in targets}
+        self._refresher = SimulatedRefresher(self._world, sinks)
         self._ledger_at = None
         machine = self._machine()
         answer: Any = None
@@ -94,13 +96,21 @@ class ApplyProcess:
     def _carry_out(self, effect: Effect) -> Steps:
         match effect:
             case Locate():
+                self._confirm_owner()
                 found = {target: sink.position() for target, sink in self._sinks.items()}
                 self._refresher.locate(found)
+                asked = self._control.rebuilds
+                self._rebuilds = SimulatedRebuilds(self._world, self._broker, self._stores, self._refresher, asked)
                 return found
             case Ask():
                 return self._ask(effect.lsn)
             case Run():
                 return (yield from self._run(list(effect.tasks)))
+            case Load():
+                return self._rebuilds.load(effect)
+            case Swap():
+                self._confirm_owner()
+                return (yield from self._rebuilds.swap(effect))
             case Record():
                 return self._record(effect)
 
@@ -109,11 +119,15 @@ class ApplyProcess:
         step: Step = next_step(self._control.requests, lsn or 0)
         self._world.saw("apply may:", type(step).__name__)
         boundary = self._newest_boundary()
-        if len(self._captured(boundary)) > len(self._sinks):
+        if len(self._captured(boundary)) > sum(not is_twin(target) for target in self._sinks):
             raise TransientError("a table has come")
         for view in self._control.rebuilds.values():
             self._refresher.try_again(view)
-        return Asked(boundary, step, dict(self._control.rebuilds), self._world.wall_us)
+        return Asked(boundary, step, self._rebuilds.wanted(boundary), self._world.wall_us)
+
+    @property
+    def _sinks(self) -> dict[Target, SimulatedSink]:
+        return self._refresher.sinks
 
     def _captured(self, boundary: Progress | None) -> list[Target]:
         """Those views whose tables are captured by then."""
@@ -150,9 +164,7 @@ class ApplyProcess:
                 stayed |= {*held, *(task.target for task in stage if task.target not in [*held, *got_there])}
         finally:
             self._refresher.end_batch()
-        for request, view in list(self._control.rebuilds.items()):
-            if view in self._refresher.failing:
-                self._control.rebuilds.pop(request)  # it is answered: failed
+        self._rebuilds.failed()
         return frozenset(stayed)
 
     def _stage(self, tasks: list[Task]) -> Steps:

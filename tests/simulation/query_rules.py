@@ -45,10 +45,10 @@ QUERIES: Final = (
     broken("hold back what reads a query that failed", applying, "held_back", "task.stage > 0 and", "False and"),
     broken(
         "let a query that failed stay where it stands",
-        applying,
-        "apply_machine",
-        "if _got_there(task, stayed)",
-        "",
+        jobs.machine,
+        "_run",
+        "if _got_there(task, state.stayed):",
+        "if True:",
     ),
     broken(
         "try a query that failed again when what it reads has changed",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from jobs.batch import TABLE, Mode, Target, Task
 from jobs.refresh.ways import Way, is_unchanged, noted, way
+from jobs.twins import live_name
 from sinks.delta.held import Held
 from sinks.protocol import Position
 from tests.simulation.queries import Failed, computed, key_of
@@ -34,7 +35,7 @@ class SimulatedRefresher:
 
     def __init__(self, world: World, sinks: Mapping[Target, SimulatedSink]) -> None:
         self._world = world
-        self._sinks = sinks
+        self.sinks = dict(sinks)
         self._tables = {target.view: sink for target, sink in sinks.items() if isinstance(sink, DeltaSink)}
         self._positions: dict[Target, Position] = {}
         self._moved: dict[str, Moved] = {}
@@ -49,6 +50,29 @@ class SimulatedRefresher:
         """With what the rows were computed from."""
         known = self._positions.get(target)
         return replace(position, offsets=known.offsets) if target.is_derived and known is not None else position
+
+    def held(self, name: str) -> Held:
+        """What a relation's table holds now."""
+        return self._tables[name].held()
+
+    def join(self, sinks: Mapping[Target, SimulatedSink], positions: Mapping[Target, Position]) -> None:
+        """A twin goes along with the batches."""
+        self.sinks |= sinks
+        self._tables |= {target.view: sink for target, sink in sinks.items() if isinstance(sink, DeltaSink)}
+        self._positions |= positions
+
+    def leave(self, view: str) -> None:
+        """It does so no longer."""
+        self._tables.pop(view, None)
+        self._failed_over.pop(view, None)
+        self.failing.discard(view)
+        for target in [target for target in self.sinks if target.view == view]:
+            del self.sinks[target]
+            self._positions.pop(target, None)
+
+    def swapped(self, target: Target, position: Position) -> None:
+        """It shows its twin's rows."""
+        self._positions[target] = position
 
     def note(self, view: str, before: Held, changes: Changes) -> None:
         """The batch has written this."""
@@ -146,7 +170,7 @@ class SimulatedRefresher:
         return {key_of(name, side[key]) for side in (was, rows_now) for key in changed if key in side}
 
     def _follow(self, task: Task) -> Steps:
-        target, sink, table = task.target, self._sinks[task.target], self._tables[task.target.view]
+        target, sink, table = task.target, self.sinks[task.target], self._tables[task.target.view]
         if task.stage == 0:
             self._world.saw("caught up:", task.mode.value)
         now = table.held()
@@ -171,7 +195,9 @@ class SimulatedRefresher:
         return True
 
     def _answer(self, target: Target, now: Mapping[str, Held], keys: set[str] | None = None) -> dict[str, Values]:
-        return computed(target.view, {name: self._tables[name].rows_at(held) for name, held in now.items()}, keys)
+        return computed(
+            live_name(target.view), {name: self._tables[name].rows_at(held) for name, held in now.items()}, keys
+        )
 
 
 def _upserts(rows: Rows, lsn: int) -> Changes:

@@ -222,17 +222,20 @@ def simulate(seed: int, rates: Mapping[str, float] | None = None) -> World:
     return world
 
 
-def simulate_one_fault(seed: int, kind: str, number: int, steps: int) -> OneFault:
-    """Run one seed with this fault alone, the `number`th time that it could happen."""
+def simulate_one_fault(seed: int, kind: str, number: int, steps: int, rebuilt: str | None = None) -> OneFault:
+    """Run one seed with this fault alone, the `number`th time that it could happen, and one view rebuilt."""
     world = OneFault(seed, kind, number)
-    run(world, f"simulate_one_fault({seed}, {kind!r}, {number}, {steps})", steps)
+    run(world, f"simulate_one_fault({seed}, {kind!r}, {number}, {steps}, {rebuilt!r})", steps, rebuilt)
     return world
 
 
-def run(world: World, again: str, steps: int = STEPS) -> None:
+def run(world: World, again: str, steps: int = STEPS, rebuilt: str | None = None) -> None:
     """Run a scenario; a Violation shows the last steps and how to run it again."""
     try:
-        Scenario(world, steps).run()
+        scenario = Scenario(world, steps)
+        if rebuilt is not None:
+            scenario.control.ask(Kind.REBUILD, view=rebuilt)
+        scenario.run()
     except (AssertionError, CdcError) as error:
         trace = "\n".join(" ".join(map(str, step)) for step in world.trace)
         raise Violation(f"seed {world.seed}: {error}\n{trace}\nreplay: {again}") from error

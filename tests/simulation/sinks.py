@@ -7,11 +7,13 @@ compare-and-set, transaction ids, generations; requests may be repeated, late, o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from cdc.errors import TransientError
 from jobs.batch import Target
+from jobs.twins import twin_name
 from sinks.delta.held import Held
 from sinks.protocol import Position
 from tests.simulation.stores import DeltaVersion, Generation, LedgerRow, Stores, VersionedStore
@@ -32,6 +34,10 @@ class SimulatedSink(Protocol):
     def replace(self, rows: Changes, position: Position) -> Steps: ...
 
     def advance(self, position: Position) -> Steps: ...
+
+    def adopt(self, loaded: Any, position: Position) -> Steps: ...
+
+    def clear(self) -> None: ...
 
 
 class DeltaSink:
@@ -80,6 +86,18 @@ class DeltaSink:
     def advance(self, position: Position) -> Steps:
         """Nothing: the ledger will say that the version still is the state."""
         yield "nothing to write"
+
+    def adopt(self, loaded: Any, position: Position) -> Steps:
+        """The twin's files in one commit, of the same generation."""
+        yield "before adoption"
+        self.held()
+        rows = loaded.rows_at(loaded.held())
+        yield "files moved"
+        yield from self._commit(self._latest(), rows, self._generation, position)
+
+    def clear(self) -> None:
+        """What killed loads left."""
+        self._stores.delta.pop(replace(self._target, view=twin_name(self._target.view)), None)
 
     def held(self) -> Held:
         """The rows that this process located or wrote, if they still are what the table holds."""
@@ -159,6 +177,21 @@ class VersionedSink:
         self._known = generation, position
         yield "generation switched"
 
+    def adopt(self, loaded: Any, position: Position) -> Steps:
+        """Switch to the twin's generation."""
+        self._require()
+        yield "before switch"
+        if not self._stores.switch(self._target, loaded.generation, position):
+            raise TransientError("the store was emptied meanwhile")
+        self._known = loaded.generation, position
+        yield "generation switched"
+
+    def clear(self) -> None:
+        """What killed loads left."""
+        self._store.generations = {
+            number: held for number, held in self._store.generations.items() if held.state == "live"
+        }
+
     def advance(self, position: Position) -> Steps:
         """Move the position alone."""
         generation, read = self._require()
@@ -204,6 +237,36 @@ class VersionedSink:
 
     def _arrive(self, generation: int, read: Position, position: Position) -> None:
         self._stores.move(self._target, generation, read, position, alone=False)
+
+
+class VersionedTwin(VersionedSink):
+    """A generation beside the live one; where it stands is in this process's memory."""
+
+    generation = 0
+
+    def write(self, changes: Changes, position: Position) -> Steps:
+        """Compare and set every row."""
+        yield "before rows"
+        yield from self._put_all(self.generation, changes)
+
+    def replace(self, rows: Changes, position: Position) -> Steps:
+        """Load it."""
+        self.generation = self._stores.next_generation()
+        self._store.generations[self.generation] = Generation()
+        yield "generation begun"
+        yield from self._put_all(self.generation, rows)
+
+    def advance(self, position: Position) -> Steps:
+        """Nothing to write."""
+        yield "nothing to write"
+
+
+def open_twin(world: World, stores: Stores, live: Target, twin: Target) -> DeltaSink | VersionedTwin:
+    """An empty sink beside a live one."""
+    if live.sink == "delta":
+        stores.delta.pop(twin, None)
+        return DeltaSink(world, stores, twin)
+    return VersionedTwin(world, stores, live, lambda: True)
 
 
 def open_sink(

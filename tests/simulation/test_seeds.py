@@ -33,6 +33,9 @@ FATAL: Final = (
 )
 """Enumerated, not drawn: each of them at every place where it can strike."""
 
+REBUILT: Final = ((37, "known"), (12, "pieces"), (33, "rich"))
+"""In these seeds the view is swapped while faults go on."""
+
 EVENTS: Final = (
     *FAULTS,
     *TABLE_EVENTS,
@@ -50,6 +53,8 @@ EVENTS: Final = (
     *(f"truncate: write {sink}" for sink in ("delta", "search", "cache")),
     *(f"refresh: {how}" for how in ("unchanged", "by keys", "in full")),
     *(f"{what} {way.value}" for what in ("relation:", "follow:") for way in Way),
+    *("rebuild loads", "rebuild loaded", *(f"swapped: {sink} row-wise" for sink in ("delta", "search", "cache"))),
+    *(f"swapped: {sink} query" for sink in ("delta", "search", "cache")),
     *("caught up: write", "query fails", "query waits", "query left alone"),
     *("streamed and committed", "streamed and rolled back", "savepoint rolled back"),
     *(f"process ended: {code}" for code in ("FENCED", "SLOT_IN_USE", "APPLY_TAKEN_OVER")),
@@ -74,6 +79,18 @@ def test_every_single_place_of_a_fault_is_survived(kind: str, seed: int):
 
     for number in range(1, chances + 1):
         simulate_one_fault(seed, kind, number, SHORT)
+
+
+@pytest.mark.parametrize(
+    "kind", ["apply killed", "delta reply lost", "delta conflict", "store request late", "store lost"]
+)
+@pytest.mark.parametrize(("seed", "view"), REBUILT)
+def test_every_single_place_of_a_fault_in_a_rebuild_is_survived(kind: str, seed: int, view: str):
+    world = simulate_one_fault(seed, kind, 0, SHORT, view)
+    assert any(count for what, count in world.counts.items() if what.startswith("swapped"))
+
+    for number in range(1, world.chances + 1):
+        simulate_one_fault(seed, kind, number, SHORT, view)
 
 
 def test_a_seed_repeats_itself():

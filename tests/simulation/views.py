@@ -11,6 +11,7 @@ from typing import Final
 
 from cdc.errors import TransientError
 from jobs.batch import Target
+from jobs.twins import live_name
 from tests.simulation.broker import Broker
 from tests.simulation.queries import due
 from tests.simulation.source import State
@@ -30,7 +31,8 @@ TARGETS: Final = (
 
 
 def projected(view: str, row: Values) -> Values | None:
-    """The view's row of a table's row; None when the filter refuses it."""
+    """The view's row of a table's row; None when the filter refuses it. A twin is as its view."""
+    view = live_name(view)
     if view == "known":
         identity, name, note, extra = row
         return (identity, f"{name}!", extra) if isinstance(name, str) and name < "n" and note is not None else None

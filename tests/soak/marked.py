@@ -14,6 +14,7 @@ import sinks.delta.upkeep
 from cdc.cli.app import main
 from jobs.ledger import Ledger
 from jobs.mend import SinkMender
+from jobs.rebuild.loading import Loader
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
 from sinks.cache.generations import Generations as CacheGenerations
@@ -69,6 +70,8 @@ def mark_all() -> None:
     for sink in (DeltaSink, SearchSink, CacheSink):
         marked(sink, "replace", "rebuild", _sink)
         marked(sink, "write", "write", _sink)
+        marked(sink, "adopt", "swap", _sink)
+    marked(Loader, "run", "rebuild", lambda loader: loader._wanted.view)
     for generations in (SearchGenerations, CacheGenerations):
         marked(generations, "switch", "swap", lambda _, __, standing, *___: standing.view)
     marked(SinkMender, "__call__", "repair", lambda _, mend: f"{mend.view}/{mend.sink}")

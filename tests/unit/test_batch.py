@@ -43,8 +43,8 @@ def test_a_sink_at_the_boundary_has_no_task():
 
 
 @pytest.mark.parametrize("position", [None, at(100, 10, 20), at(50, 4, 20), at(900, 10, 20)])
-def test_a_rebuild_replaces_from_offset_zero(position: Position | None):
-    [task] = plan({ORDERS: position}, BOUNDARY, 100, rebuild=["orders"])
+def test_what_is_wanted_anew_is_replaced_from_offset_zero(position: Position | None):
+    [task] = plan({ORDERS: position}, BOUNDARY, 100, anew=[ORDERS])
 
     assert task == Task(ORDERS, Mode.REPLACE, (0, 0), (10, 20), 0, Position(100, NOW_US, {TOPIC: (10, 20)}))
 
@@ -55,8 +55,8 @@ def test_an_empty_sink_is_loaded_from_offset_zero():
     assert (task.mode, task.start, task.end, task.floor_lsn) == (Mode.REPLACE, (0, 0), (10, 20), 0)
 
 
-def test_a_rebuild_leaves_other_views_alone():
-    tasks = plan({ORDERS: at(100, 10, 20), FOUND: at(100, 10, 20)}, BOUNDARY, 100, rebuild=["found"])
+def test_other_targets_are_left_alone():
+    tasks = plan({ORDERS: at(100, 10, 20), FOUND: at(100, 10, 20)}, BOUNDARY, 100, anew=[FOUND])
 
     assert [(task.target, task.mode) for task in tasks] == [(FOUND, Mode.REPLACE)]
 
@@ -130,9 +130,9 @@ def test_what_does_not_fit_the_topics_stops(target: Target, position: Position |
 class TestStopped:
     """A table that stopped alone holds its own views where it stopped, until it was read again."""
 
-    def plan(self, position: Position | None, stop: Stop, ceiling_lsn: int = 100, rebuild: tuple[str, ...] = ()):
+    def plan(self, position: Position | None, stop: Stop, ceiling_lsn: int = 100, anew: tuple[Target, ...] = ()):
         boundary = replace(BOUNDARY, stopped={TOPIC: stop})
-        return plan({ORDERS: position}, boundary, ceiling_lsn, rebuild)
+        return plan({ORDERS: position}, boundary, ceiling_lsn, anew)
 
     def test_its_views_end_where_it_stopped(self):
         [task] = self.plan(at(50, 4, 20), Stop(70))
@@ -142,7 +142,7 @@ class TestStopped:
 
     @pytest.mark.parametrize("position", [None, at(70, 4, 20), at(60, 4, 20, ts_us=0)])
     def test_there_they_stay(self, position: Position | None):
-        assert self.plan(position, Stop(60), rebuild=("orders",)) == []
+        assert self.plan(position, Stop(60), anew=(ORDERS,)) == []
 
     def test_a_stop_that_is_still_ahead_changes_nothing(self):
         assert self.plan(at(50, 4, 20), Stop(101)) == plan({ORDERS: at(50, 4, 20)}, BOUNDARY, 100)
@@ -172,8 +172,8 @@ class TestStopped:
 
         assert (task.mode, task.start, task.floor_lsn) == (Mode.WRITE, (4, 20), 90)
 
-    def test_a_rebuild_leaves_out_what_is_void(self):
-        [task] = self.plan(at(100, 10, 20), Stop(60, 80, 90), rebuild=("orders",))
+    def test_what_is_replaced_leaves_out_what_is_void(self):
+        [task] = self.plan(at(100, 10, 20), Stop(60, 80, 90), anew=(ORDERS,))
 
         assert (task.mode, task.floor_lsn) == (Mode.REPLACE, 79)
 
@@ -202,7 +202,7 @@ class TestQueries:
         assert [task.mode for task in self.plan({LINES: position})] == ([mode] if mode else [])
 
     def test_what_is_asked_for_or_of_another_chain_is_loaded_anew(self):
-        assert [task.mode for task in self.plan({LINES: at(100)}, rebuild=["lines"])] == [Mode.REPLACE]
+        assert [task.mode for task in self.plan({LINES: at(100)}, anew=[LINES])] == [Mode.REPLACE]
         assert [task.mode for task in self.plan({LINES: at(50)}, origin=60)] == [Mode.REPLACE]
 
     def test_what_was_killed_behind_its_table_comes_there_before_the_table_moves_on(self):

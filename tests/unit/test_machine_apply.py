@@ -12,7 +12,8 @@ from cdc.progress import Kind, Progress, Stop
 from jobs.batch import Mode, Target
 from jobs.control.halt import Run as Running
 from jobs.control.halt import RunTo, Stand, Step
-from jobs.machine import Ask, Asked, Effect, Locate, Record, Run, apply_machine, common_lsn
+from jobs.machine import Ask, Asked, Effect, Load, Locate, Rebuild, Record, Run, Swap, apply_machine, common_lsn
+from jobs.twins import twins_of
 from sinks.protocol import Position
 
 TOPIC = "shop.public.orders"
@@ -30,8 +31,13 @@ def at(lsn: int) -> Position:
     return Position(lsn, lsn, {TOPIC: (lsn, 0)})
 
 
-def asked(lsn: int | None, step: Step | None = None, **rebuild: str) -> Asked:
+def asked(lsn: int | None, step: Step | None = None, **rebuild: Rebuild) -> Asked:
     return Asked(boundary(lsn) if lsn is not None else None, step or Running(), rebuild)
+
+
+def loaded(view: str, lsn: int, *targets: Target, **more: bool) -> Rebuild:
+    """A rebuild whose twins stand there."""
+    return Rebuild(view, {twin: at(lsn) for twin in twins_of(targets, view).values()}, **more)
 
 
 def located(positions: Mapping[Target, Position | None], *, settled: bool = False) -> tuple[Machine, Effect]:
@@ -116,15 +122,110 @@ def test_a_hold_behind_the_furthest_sink_is_passed():
     assert {task.position.lsn for task in run.tasks} == {20}
 
 
-def test_a_rebuild_is_answered_when_it_is_recorded():
-    machine, _ = located({MIRROR: at(20), INDEX: at(20)}, settled=True)
+class TestRebuilds:
+    """Loaded beside, brought along, shown at one LSN."""
 
-    run = machine.send(asked(20, None, r1="orders"))
-    record = machine.send(frozenset())
+    LOG = Target("orders", "history", TOPIC)
+    TWINS = twins_of([MIRROR, INDEX], "orders")
 
-    assert isinstance(run, Run)
-    assert {task.mode for task in run.tasks} == {Mode.REPLACE}
-    assert record == Record({MIRROR: at(20), INDEX: at(20)}, {"r1": "orders"})
+    def machine(self, *more: Target) -> Machine:
+        machine, _ = located(dict.fromkeys((MIRROR, INDEX, *more), at(20)), settled=True)
+        return machine
+
+    def test_it_is_loaded_as_of_the_boundary_at_which_all_stand_and_once(self):
+        machine = self.machine()
+
+        run = machine.send(asked(30, r1=Rebuild("orders")))
+        load = machine.send(frozenset())
+        record = machine.send(None)
+
+        assert isinstance(run, Run)
+        assert load == Load("r1", "orders", boundary(30))
+        assert record == Record({MIRROR: at(30), INDEX: at(30)}, {})
+        assert machine.send(None) == Ask(30)
+        assert machine.send(asked(30, r1=Rebuild("orders"))) == Ask(30)
+
+    def test_it_is_not_loaded_short_of_the_boundary(self):
+        machine = self.machine()
+        machine.send(asked(30, RunTo(25), r1=Rebuild("orders")))
+
+        assert isinstance(machine.send(frozenset()), Record)
+
+    def test_what_was_loaded_goes_along_and_is_swapped_where_all_stand(self):
+        machine = self.machine()
+
+        run = machine.send(asked(40, r1=loaded("orders", 20, MIRROR, INDEX)))
+        swap = machine.send(frozenset())
+        record = machine.send(None)
+
+        assert isinstance(run, Run)
+        assert {task.target for task in run.tasks} == {*self.TWINS, *self.TWINS.values()}
+        assert swap == Swap(self.TWINS, {MIRROR: at(40), INDEX: at(40)})
+        assert record == Record({MIRROR: at(40), INDEX: at(40)}, {"r1": "orders"})
+
+    def test_it_is_shown_when_it_may_and_goes_along_until_then(self):
+        machine = self.machine()
+        kept = loaded("orders", 20, MIRROR, INDEX, may_swap=False)
+
+        machine.send(asked(40, r1=kept))
+        record = machine.send(frozenset())
+        machine.send(None)
+        run = machine.send(asked(50, r1=kept))
+        machine.send(frozenset())
+        machine.send(None)
+        swap = machine.send(asked(50, r1=replace(kept, may_swap=True)))
+
+        assert isinstance(record, Record)
+        assert not any(target in self.TWINS.values() for target in record.positions)
+        assert isinstance(run, Run)
+        assert {task.floor_lsn for task in run.tasks} == {40}
+        assert swap == Swap(self.TWINS, {MIRROR: at(50), INDEX: at(50)})
+
+    def test_nobody_brings_along_what_nobody_waits_for(self):
+        machine = self.machine()
+        machine.send(asked(40, r1=loaded("orders", 20, MIRROR, INDEX, may_swap=False)))
+        machine.send(frozenset())
+        machine.send(None)
+
+        run = machine.send(asked(50))
+
+        assert isinstance(run, Run)
+        assert {task.target for task in run.tasks} == {MIRROR, INDEX}
+
+    def test_what_has_no_twin_is_replaced_after_the_swap(self):
+        machine = self.machine(self.LOG)
+
+        machine.send(asked(20, r1=loaded("orders", 20, MIRROR, INDEX)))
+        run = machine.send(None)
+        record = machine.send(frozenset())
+
+        assert isinstance(run, Run)
+        assert [(task.target, task.mode) for task in run.tasks] == [(self.LOG, Mode.REPLACE)]
+        assert isinstance(record, Record)
+        assert record.rebuilt == {"r1": "orders"}
+
+    def test_one_after_the_other(self):
+        machine = self.machine()
+
+        load = machine.send(asked(20, r1=Rebuild("orders"), r2=Rebuild("orders")))
+        machine.send(None)
+        machine.send(None)
+        machine.send(asked(20, r1=loaded("orders", 20, MIRROR, INDEX), r2=Rebuild("orders")))
+        machine.send(None)
+        machine.send(None)
+
+        assert load == Load("r1", "orders", boundary(20))
+        assert machine.send(asked(20, r2=Rebuild("orders"))) == Load("r2", "orders", boundary(20))
+
+    def test_where_the_live_rows_are_damaged_they_are_replaced_in_place(self):
+        machine = self.machine()
+
+        run = machine.send(asked(20, r1=Rebuild("orders", in_place=True)))
+        record = machine.send(frozenset())
+
+        assert isinstance(run, Run)
+        assert {task.mode for task in run.tasks} == {Mode.REPLACE}
+        assert record == Record({MIRROR: at(20), INDEX: at(20)}, {"r1": "orders"})
 
 
 def test_sinks_have_an_lsn_in_common_or_none():
@@ -207,23 +308,21 @@ class TestQueriesThatFail:
         assert isinstance(record, Record)
         assert {position.lsn for position in record.positions.values()} == {30}
 
-    def test_a_rebuild_tries_them_at_once_and_is_not_recorded_as_done_when_it_fails(self):
+    def test_a_rebuild_tries_them_at_once_and_once(self):
         machine = self.machine()
         machine.send(asked(20))
         machine.send(frozenset({QUERY, FOLLOWER}))
         machine.send(None)
 
-        run = machine.send(asked(20, r1="lines", r2="orders"))
+        run = machine.send(asked(20, r1=Rebuild("lines")))
         record = machine.send(frozenset({QUERY, FOLLOWER}))
+        machine.send(None)
 
         assert isinstance(run, Run)
-        assert {(task.target, task.mode) for task in run.tasks} == {
-            (MIRROR, Mode.REPLACE),
-            (QUERY, Mode.REPLACE),
-            (FOLLOWER, Mode.REPLACE),
-        }
+        assert {(task.target, task.mode) for task in run.tasks} == {(QUERY, Mode.WRITE), (FOLLOWER, Mode.WRITE)}
         assert isinstance(record, Record)
-        assert record.rebuilt == {"r2": "orders"}
+        assert record.rebuilt == {}
+        assert machine.send(asked(20, r1=Rebuild("lines"))) == Ask(20)
 
     def test_one_that_was_never_loaded_has_no_position(self):
         machine, _ = located({MIRROR: at(10), QUERY: None})

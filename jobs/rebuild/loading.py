@@ -1,0 +1,161 @@
+"""A view's twin loaded from offset zero, as of the position at which all views stood, in a thread beside the batches.
+
+In: the view, the boundary, what its relations held there. Out: sinks beside with all rows, and where they stand. Keeps
+true: rows come from the topics alone; nothing that readers see is touched; what was read is freed in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from cdc.progress import Progress
+from cdc.settings import Settings
+from jobs.batch import TABLE, Target, Task, plan
+from jobs.changes import read_changes
+from jobs.failures import translated
+from jobs.pipeline import Pipeline
+from jobs.rebuild.from_topics import TopicRelations
+from jobs.refresh.difference import require_unique, upserts
+from jobs.refresh.relations import rows_at
+from jobs.refresh.ways import noted
+from jobs.session import REBUILD_POOL
+from jobs.spark_progress import job_group, tasks_done
+from jobs.twins import twin_name, twins_of
+from jobs.unfit import Watch, deleted, lacking, refused_by
+from jobs.view import view_changes
+from sinks.delta import DeltaSink
+from sinks.delta.held import Held
+from sinks.protocol import OP, UPSERT, Position, Sink, SwappedSink, Written
+from sinks.spec import Kind, ViewSpec
+
+_POOL = "spark.scheduler.pool"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The twin's sinks, and where they stand: a query's positions say what they were computed from."""
+
+    spec: ViewSpec
+    sinks: Mapping[Target, Sink]
+    positions: Mapping[Target, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be loaded, as of which boundary; `held` are the rows of a query's relations there."""
+
+    view: str
+    boundary: Progress
+    held: Mapping[str, Held]
+    watch: Watch
+
+
+class Loader:
+    """One load; `share` and `cancel` are for other threads."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        pipeline: Pipeline,
+        wanted: Wanted,
+        on_written: Callable[[Target, Written], None],
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._pipeline = pipeline
+        self._wanted = wanted
+        self._on_written = on_written
+        self._spec = pipeline.specs[wanted.view]
+        self._twins = twins_of(pipeline.sinks, wanted.view)
+        self._group = f"rebuild {wanted.view} {wanted.boundary.lsn}"
+        self._done = 0
+
+    def run(self) -> Loaded:
+        """Load every sink."""
+        with job_group(self._spark, self._group), translated(f"view {self._wanted.view}, loaded beside"):
+            # Batches go on with half of the cores at least.
+            self._spark.sparkContext.setLocalProperty(_POOL, REBUILD_POOL)
+            sinks = {twin: _beside(self._pipeline.sinks[live]) for live, twin in self._twins.items()}
+            load = self._query if self._spec.kind is Kind.QUERY else self._row_wise
+            positions = load(sinks) if sinks else {}
+        return Loaded(replace(self._spec, name=twin_name(self._spec.name)), sinks, positions)
+
+    def share(self) -> float:
+        """How much of it is done, between 0 and 1: sinks that are loaded exactly, the present one by Spark's tasks."""
+        steps = len(self._twins)
+        now = tasks_done(self._spark, self._group).share if self._done < steps else 0.0
+        return min(1.0, (self._done + 0.9 * now) / steps) if steps else 1.0
+
+    def cancel(self) -> None:
+        """Nobody wants it any more."""
+        with suppress(Py4JError, OSError):
+            self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def _row_wise(self, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
+        tasks = self._ranges(sinks)
+        some = next(iter(tasks.values()))
+        changes = read_changes(
+            self._spark,
+            self._pipeline.tables[some.target.topic],
+            self._settings.kafka,
+            (some.start, some.end),
+            (some.floor_lsn, some.position.lsn),
+            self._wanted.watch,
+        )
+        try:
+            refused = refused_by(self._spec, changes.unfit)
+            rows = view_changes(deleted(changes.frame, refused), self._spec).where(F.col(OP) == UPSERT)
+            unfit = lacking((), frozenset(), refused)
+            positions = {twin: replace(task.position, unfit=unfit) for twin, task in tasks.items()}
+            for twin, sink in sinks.items():
+                self._replaced(twin, sink.replace(rows, positions[twin]))
+        finally:
+            changes.release()
+        return positions
+
+    def _query(self, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
+        boundary, spec = self._wanted.boundary, self._spec
+        below = next(iter(sinks)).below
+        ranges = self._ranges([Target(spec.name, TABLE, topic) for topic in below])
+        by_topic = {target.topic: task for target, task in ranges.items()}
+        relations = TopicRelations(self._spark, self._settings, self._pipeline, by_topic, self._wanted.watch)
+        at = Position(boundary.lsn, boundary.source_ts_us, {})
+        positions: dict[Target, Position] = {}
+        table: DeltaSink | None = None
+        try:
+            for twin, sink in sinks.items():  # the table comes first
+                if table is None:
+                    assert isinstance(sink, DeltaSink)
+                    table, rows = sink, relations.answer(spec)
+                    if spec.plan.key_proof is None:
+                        require_unique(spec, rows)
+                    positions[twin] = replace(at, offsets=noted(self._wanted.held))
+                else:
+                    held = table.held()
+                    rows = rows_at(self._spark, table.path, held)
+                    positions[twin] = replace(at, offsets=noted({twin.view: held}))
+                self._replaced(twin, sink.replace(upserts(spec, rows, at.lsn), positions[twin]))
+        finally:
+            relations.release()
+        return positions
+
+    def _ranges(self, targets: Mapping[Target, Sink] | list[Target]) -> dict[Target, Task]:
+        """All that their topics hold before the boundary."""
+        boundary = self._wanted.boundary
+        return {task.target: task for task in plan(dict.fromkeys(targets), boundary, boundary.lsn)}
+
+    def _replaced(self, twin: Target, written: Written) -> None:
+        self._done += 1
+        self._on_written(twin, written)
+
+
+def _beside(sink: Sink) -> Sink:
+    assert isinstance(sink, SwappedSink)
+    return sink.beside()

@@ -1,0 +1,143 @@
+"""One rebuild while it is under way: a thread that loads the twin, and proves it where that was asked for.
+
+In: a request, a Loader. Out: what was loaded, whether it may be shown, or the error; how far it is, twice a second.
+Keeps true: nothing that readers see is touched here; what fails fails this rebuild and no batch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from cdc.errors import CdcError, OperatorError
+from cdc.log import get
+from cdc.settings import Settings
+from jobs.control import ControlServer, Request, State
+from jobs.control.records import Rebuilding, Withdrawn
+from jobs.prove import ControlHolder, Extras, ViewProof, prove
+from jobs.rebuild.loading import Loaded, Loader
+from jobs.twins import SINKS
+from sinks.spec import ViewSpec
+
+_log = get(__name__)
+
+_EVERY_S: Final = 0.5
+_KEPT_EVERY: Final = 4
+_END_S: Final = 30.0
+_LOADED: Final = 0.9
+"""The share of the whole that loading takes; the rest is catching up and the swap, or the proof."""
+
+
+class RebuildRun:
+    """Its attributes are read by apply's own thread."""
+
+    def __init__(self, settings: Settings, control: ControlServer, request: Request, spec: ViewSpec) -> None:
+        self.request = request
+        self.loaded: Loaded | None = None
+        self.may_swap = False
+        self.error: CdcError | None = None
+        self._settings = settings
+        self._control = control
+        self._spec = spec
+        self._began_s = time.monotonic()
+        self._told = 0.0
+        self._stop = threading.Event()
+        self._loader: Loader | None = None
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether it has begun."""
+        return self._loader is not None
+
+    def load(self, loader: Loader) -> None:
+        """Begin."""
+        self._loader = loader
+        for name, work in (("rebuild", self._work), ("rebuild-progress", self._tell)):
+            self._threads.append(threading.Thread(target=work, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """It is done, or nobody wants it any more."""
+        self._stop.set()
+        if self._loader is not None and self.loaded is None:
+            self._loader.cancel()
+        for thread in self._threads:
+            thread.join(_END_S)
+
+    def _work(self) -> None:
+        assert self._loader is not None
+        try:
+            loaded = self._loader.run()
+            _log.info("view loaded beside", view=self._spec.name, seconds=round(time.monotonic() - self._began_s, 3))
+            self.loaded = loaded
+            if self.request.prove and loaded.sinks:
+                self._prove(loaded)
+            self.may_swap = True
+        except CdcError as error:
+            self.error = error
+        except Exception as error:  # noqa: BLE001  whatever it is, batches go on
+            self.error = OperatorError(f"the rebuild failed: {type(error).__name__}", "see the log of apply")
+
+    def _prove(self, loaded: Loaded) -> None:
+        """By the same comparison as any sink; batches bring the twin to the LSN of the snapshot."""
+        by_name = {target.sink: sink for target, sink in loaded.sinks.items()}
+        spec = replace(self._spec, sinks=tuple(option for option in self._spec.sinks if option.name in SINKS))
+        holder = ControlHolder(self._settings, on_progress=self._on_progress)
+        extras = Extras(rest=self._rest)
+        make_sink = lambda _, option: by_name[option.name]  # noqa: E731
+        proofs = prove(self._settings, [spec], make_sink, holder, self._on_progress, extras)
+        if not all(proof.holds for proof in proofs):
+            raise OperatorError(
+                f"what was loaded differs from Postgres, so it is not shown: {_differences(proofs)}",
+                "the live view is as it was; `afterimage prove` compares that one. Report it",
+                code="REBUILD_DIFFERS",
+            )
+
+    def _on_progress(self, _: object) -> None:
+        self._rest(0)
+
+    def _rest(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise OperatorError("nobody waits for this rebuild any more", "ask again")
+
+    def _tell(self) -> None:
+        turn = 0
+        while not self._stop.wait(_EVERY_S):
+            self._told = max(self._told, self._share())
+            try:
+                self._control.answer(self.request.id, State.RUNNING, progress=self._told)
+                if turn % _KEPT_EVERY == 0:
+                    self._control.keep(self._standing())
+            except CdcError as error:
+                _log.warning("progress not told", code=error.code)
+            turn += 1
+        try:
+            self._control.keep(Withdrawn(self._standing().id))
+        except CdcError as error:
+            _log.warning("progress not withdrawn", code=error.code)
+
+    def _share(self) -> float:
+        assert self._loader is not None
+        return _LOADED if self.loaded is not None else _LOADED * self._loader.share()
+
+    def _standing(self) -> Rebuilding:
+        seconds = time.monotonic() - self._began_s
+        left_s = seconds * (1 - self._told) / self._told if self._told > 0 else None
+        doing = "loading" if self.loaded is None else "catching up" if self.may_swap else "proving"
+        return Rebuilding(self._spec.name, time.time_ns() // 1_000_000, doing, round(self._told, 3), left_s)
+
+
+def _differences(proofs: Sequence[ViewProof]) -> str:
+    """Counts, and some keys, by sink."""
+    found = []
+    for proof in proofs:
+        keys = [", ".join(f"{name}={value}" for name, value in each.key.items()) for each in proof.examples[:3]]
+        some = f" ({'; '.join(keys)})" if keys else ""
+        if not proof.holds:
+            found.append(f"{proof.sink}: {proof.problem or f'{proof.differences} keys{some}'}")
+    return "; ".join(found)

@@ -1,0 +1,93 @@
+"""A view's rows in a Delta table that no reader sees, and how they become the live table's in one commit.
+
+In: a table beside the live one. Out: its files under the live table's folder, and a commit that names them alone, with
+the view's stamp and turn. Keeps true: until that commit nothing is seen of it; whoever is killed before leaves files
+that tidying removes, and a table beside that the next load removes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cdc.settings import Delta
+from sinks.delta.commit import NTZ_FEATURE, Mark
+from sinks.delta.direct import refused
+from sinks.delta.removal import remove_table
+from sinks.standing import new_generation, overtaken
+
+FOLDER: Final = "_next"
+"""Where such tables lie, under the pipeline's folder: no mirror's or view's folder begins so."""
+KEPT_WHOLE: Final = {"delta.logRetentionDuration": "interval 30 days"}
+"""Every commit of its log is read at the swap."""
+
+
+def folder_beside(view: str) -> str:
+    """Where a view's table is loaded; each load has a folder of its own, which no other process ever writes to."""
+    return f"{FOLDER}/{view}/{new_generation([])}"
+
+
+def remove_beside(settings: Delta, pipeline: str, view: str) -> None:
+    """Remove what loads have left."""
+    remove_table(_root(settings, pipeline), f"{FOLDER}/{view}", settings.storage_options)
+
+
+def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark) -> None:
+    """Make the files of the table in the folder all that the live table has, in one commit."""
+    from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction
+    from deltalake.exceptions import DeltaError
+    from deltalake.fs import DeltaStorageHandler
+
+    view = commit.stamp.view
+    root, options = _root(settings, pipeline), dict(settings.storage_options) or None
+    try:
+        files = DeltaStorageHandler(root, options)
+        staged = DeltaTable(f"{root}/{folder}", storage_options=options)
+        live = DeltaTable(commit.path, storage_options=options)
+        if NTZ_FEATURE in _features(staged) - _features(live):
+            live.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        if (live.transaction_version(commit.app_id) or 0) >= commit.turn:
+            raise overtaken("Delta", view)
+        actions = _adds(files, folder, staged.version())
+        for action in actions:
+            files.move(f"{folder}/{action.path}", f"{view}/{action.path}")
+        live.create_write_transaction(
+            actions,
+            "overwrite",
+            staged.schema(),
+            commit_properties=CommitProperties(
+                custom_metadata={"userMetadata": commit.stamp.to_json()},
+                app_transactions=[Transaction(commit.app_id, commit.turn)],
+                max_commit_retries=0,
+            ),
+        )
+    except (DeltaError, OSError) as error:
+        raise refused(view, error) from None
+
+
+def _adds(files: Any, folder: str, version: int) -> list[Any]:
+    """The files that the table has, with the statistics that its log gives them."""
+    from deltalake.transaction import AddAction
+
+    live: dict[str, Mapping[str, Any]] = {}
+    for number in range(version + 1):
+        with files.open_input_file(f"{folder}/_delta_log/{number:020d}.json") as log:
+            text = log.read().decode()
+        for action in map(json.loads, text.splitlines()):
+            if "remove" in action:
+                live.pop(action["remove"]["path"], None)
+            if "add" in action:
+                live[action["add"]["path"]] = action["add"]
+    return [
+        AddAction(path, add["size"], {}, add["modificationTime"], True, add.get("stats") or "{}")
+        for path, add in live.items()
+    ]
+
+
+def _features(table: Any) -> frozenset[str]:
+    return frozenset(table.protocol().writer_features or ())
+
+
+def _root(settings: Delta, pipeline: str) -> str:
+    return f"{settings.path.rstrip('/')}/{pipeline}"

@@ -1,0 +1,139 @@
+"""What every sink must keep that can be loaded beside the rows that readers see."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from cdc.errors import TransientError
+from sinks import executor
+from sinks.delta import DeltaSink
+from sinks.protocol import DELETE, UPSERT, Sink, SwappedSink, Written
+from tests.support.sinks import ORDERS, STORES, Store, View, at
+
+OLD = [(UPSERT, 10, (1, "one", Decimal("1.50"))), (UPSERT, 11, (2, None, None))]
+NEW = [(UPSERT, 10, (1, "one", None)), (UPSERT, 11, (3, "three", None))]
+TIMED = View({"id": "bigint", "at": "timestamp_ntz", "name": "string"}, name="timed")
+
+
+@pytest.fixture(params=sorted(set(STORES) - {"kafka"}))
+def store(request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str, monkeypatch: Any) -> Store:
+    if request.param == "cache-hash":
+        monkeypatch.setattr(executor, "DRIVER_BYTES_MAX", -1)
+    return STORES[request.param](request, spark, pipeline_name)
+
+
+@pytest.fixture
+def sink(store: Store) -> SwappedSink:
+    """A sink that holds OLD at position 100."""
+    made = store.sink(ORDERS)
+    assert isinstance(made, SwappedSink)
+    made.replace(ORDERS.frame(store.spark, OLD), at(100))
+    return made
+
+
+def loaded(store: Store, sink: SwappedSink) -> Sink:
+    """NEW beside it, as of 100."""
+    beside = sink.beside()
+    assert beside.position() is None
+    assert beside.replace(ORDERS.frame(store.spark, NEW), at(100)) == Written(upserts=2)
+    return beside
+
+
+def names(sink: Sink) -> dict[int, str | None]:
+    found = list(sink.rows())
+    assert len(found) == len({row[0] for row in found})
+    return {row[0]: row[1] for row in found}
+
+
+def test_what_is_loaded_beside_goes_along_unseen_and_is_shown_at_once(store: Store, sink: SwappedSink):
+    beside = loaded(store, sink)
+    for each, change in ((sink, (UPSERT, 150, (2, "live"))), (beside, (UPSERT, 150, (4, "beside")))):
+        each.write(ORDERS.frame(store.spark, [change, (DELETE, 151, (1,))]), at(200))
+    beside.advance(at(300))
+    sink.advance(at(300))
+    assert beside.position() == at(300)
+    assert names(beside) == {3: "three", 4: "beside"}
+    another = store.sink(ORDERS)
+    assert names(another) == {2: "live"}
+    assert another.position() in (at(200), at(300))
+
+    sink.adopt(beside, at(300))
+
+    assert sink.position() == at(300)
+    assert names(sink) == names(store.sink(ORDERS)) == {3: "three", 4: "beside"}
+    sink.clear()
+    sink.write(ORDERS.frame(store.spark, [(UPSERT, 350, (3, "again")), (DELETE, 351, (4,))]), at(400))
+    assert names(store.sink(ORDERS)) == {3: "again"}
+    assert store.sink(ORDERS).position() == at(400)
+
+
+def test_the_next_load_begins_with_nothing_of_one_that_was_killed(store: Store, sink: SwappedSink):
+    loaded(store, sink)
+    another = store.sink(ORDERS)
+    assert isinstance(another, SwappedSink)
+    assert another.position() == at(100)
+    another.clear()
+    beside = another.beside()
+    assert beside.position() is None
+
+    beside.replace(ORDERS.frame(store.spark, OLD), at(100))
+    another.adopt(beside, at(100))
+
+    assert names(another) == {1: "one", 2: None}
+
+
+@pytest.mark.parametrize("rival", ["write", "clear", "adopt"])
+def test_a_zombie_shows_nothing(store: Store, sink: SwappedSink, rival: str):
+    sink.position()
+    beside = loaded(store, sink)
+    another = store.sink(ORDERS)
+    assert isinstance(another, SwappedSink)
+    assert another.position() == at(100)
+    match rival:
+        case "write":
+            another.write(ORDERS.frame(store.spark, [(UPSERT, 150, (2, "rival"))]), at(200))
+        case "clear":
+            another.clear()
+        case _:
+            another.adopt(loaded(store, another), at(100))
+    before = names(another)
+
+    with pytest.raises(TransientError):
+        sink.adopt(beside, at(100))
+
+    assert names(store.sink(ORDERS)) == before
+
+
+def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
+    request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str
+):
+    store = STORES["delta"](request, spark, pipeline_name)
+    sink = store.sink(TIMED)
+    assert isinstance(sink, DeltaSink)
+    sink.replace(TIMED.frame(spark, [(UPSERT, 10, (1, None, "x"))]), at(100))
+    beside = sink.beside()
+    beside.replace(TIMED.frame(spark, [(UPSERT, 10, (n, None, "y")) for n in range(50)]), at(100))
+    beside.write(TIMED.frame(spark, [(DELETE, 20, (7,)), (UPSERT, 21, (90, None, "z"))]), at(200))
+    was = sink.held()
+
+    sink.adopt(beside, at(200))
+    sink.clear()
+
+    now = sink.held()
+    assert now.generation == was.generation
+    assert now.continues(was)
+    assert not now.has_rows_of(was)
+    assert sink.size(now.version).rows == 50
+    assert spark.read.format("delta").load(sink.path).count() == 50
+    assert spark.read.format("delta").option("versionAsOf", was.version).load(sink.path).count() == 1
+    table = DeltaTable(sink.path)
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    table.create_checkpoint()
+    assert DeltaTable(sink.path).to_pyarrow_table().num_rows == 50
+    sink.write(TIMED.frame(spark, [(UPSERT, 220, (90, None, "after"))]), at(300))
+    assert sum(name == "after" for _, _, name in sink.rows()) == 1
