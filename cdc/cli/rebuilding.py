@@ -15,7 +15,7 @@ from cdc.cli.asking import ask_apply
 from cdc.cli.proving import Wanted, run_prove
 from cdc.cli.screen import err
 from cdc.cli.views import named_views
-from cdc.errors import ConfigError
+from cdc.errors import CdcError, ConfigError, OperatorError
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import Answer, Kind
@@ -28,12 +28,21 @@ def run_rebuild(settings: Settings, names: Sequence[str], *, all_views: bool, pr
     if bool(names) == all_views:
         raise ConfigError("which views?", "afterimage rebuild VIEW.., or afterimage rebuild --all")
     specs = lowest_first(named_views(settings, names))
+    refused: list[CdcError] = []
     for spec in specs:
         started = time.monotonic()
-        answer = rebuild_view(settings, spec.name, prove=prove)
+        try:
+            answer = rebuild_view(settings, spec.name, prove=prove)
+        except OperatorError as error:
+            # One that has stopped alone, say, keeps none of the others from it.
+            err.print(f"[red]not rebuilt[/] {escape(spec.name)}: {escape(error.message)}", soft_wrap=True)
+            refused.append(error)
+            continue
         lsn = format_lsn(answer.lsn) if answer.lsn is not None else "the newest position"
         told = f"[green]rebuilt[/] {escape(spec.name)} at {lsn} in {time.monotonic() - started:.1f} s"
         err.print(told, soft_wrap=True)
+    if refused:
+        raise refused[0]
     # A topic has no rows beside those that readers see: it is compared afterwards.
     late = [spec.name for spec in specs if prove and any(option.name not in SINKS for option in spec.sinks)]
     return run_prove(settings, late, Wanted()) if late else 0

@@ -94,7 +94,7 @@ class Rebuilds:
         under_way = self._run
         if under_way is not None and (under_way.request.id not in asked or self._has_failed(under_way)):
             asked.pop(under_way.request.id, None)
-            self.end()
+            self._give_up(under_way)
         self._asked = asked
         if self._in_place:
             return {name: Rebuild(request.view or "", in_place=True) for name, request in asked.items()}
@@ -174,7 +174,12 @@ class Rebuilds:
     def _fail(self, request: Request, message: str) -> None:
         self._control.answer(request.id, State.FAILED, message=message)
         if self._run is not None and self._run.request.id == request.id:
-            self.end()
+            self._give_up(self._run)
+
+    def _give_up(self, run: RebuildRun) -> None:
+        """Nobody wants it any more, or it can't be done: what it has loaded goes at once."""
+        self.end()
+        clear_beside({at: sink for at, sink in self._pipeline.sinks.items() if at.view == run.request.view})
 
     def _standing(self, run: RebuildRun) -> Rebuild:
         assert run.request.view is not None
@@ -213,7 +218,7 @@ class Rebuilds:
 
 
 def clear_beside(sinks: Mapping[Target, Sink]) -> None:
-    """Remove what a session that was killed has loaded."""
+    """Remove what was loaded and never shown."""
     for target, sink in sinks.items():
         if target.sink != HISTORY and isinstance(sink, SwappedSink):
             sink.clear()

@@ -112,9 +112,8 @@ def test_a_zombie_shows_nothing(store: Store, sink: SwappedSink, rival: str):
 def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
     request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str
 ):
-    store = STORES["delta"](request, spark, pipeline_name)
-    sink = store.sink(TIMED)
-    assert isinstance(sink, DeltaSink)
+    settings = STORES["delta"](request, spark, pipeline_name).settings
+    sink = DeltaSink(settings.delta, pipeline_name, TIMED.spec)
     sink.replace(TIMED.frame(spark, [(UPSERT, 10, (1, None, "x"))]), at(100))
     beside = sink.beside()
     beside.replace(TIMED.frame(spark, [(UPSERT, 10, (n, None, "y")) for n in range(50)]), at(100))

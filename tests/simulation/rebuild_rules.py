@@ -23,7 +23,12 @@ REBUILDS: Final = (
         "_load",
         "positions[twin] = replace(at, offsets=noted(held))",
         "positions[twin] = replace(at, offsets=noted({name: refresher.held(name) for name in held}))",
-        rebuild_asked=0.2,
+        rebuild_asked=0.5,
+        apply_killed=0,
+        store_lost=0,
+        delta_conflict=0,
+        delta_reply_lost=0,
+        store_request_late=0,
     ),
     broken(
         "show a twin only where the live view stands",

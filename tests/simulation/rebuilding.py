@@ -25,7 +25,7 @@ from tests.simulation.tables import Values
 from tests.simulation.views import Range, read_changes
 from tests.simulation.world import Steps, World
 
-STEPS_MAX = 6
+STEPS_MAX = 2
 
 
 class SimulatedRebuilds:
@@ -105,7 +105,7 @@ class SimulatedRebuilds:
         self._refresher.leave(twin_name(view))
 
     def _go_on(self, request: str, load: Steps) -> None:
-        steps = STEPS_MAX if self._world.healed else self._world.rng.randint(0, STEPS_MAX)
+        steps = 50 if self._world.healed else self._world.rng.randint(0, STEPS_MAX)
         try:
             for _ in range(steps):
                 next(load)

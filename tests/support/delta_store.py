@@ -58,6 +58,16 @@ class LedgeredSink:
     def rows_of(self, keys: Any) -> Iterator[tuple[Any, ...]]:
         return self._sink.rows_of(keys)
 
+    def beside(self) -> Sink:
+        return self._sink.beside()
+
+    def adopt(self, loaded: Sink, position: Position) -> None:
+        self._sink.adopt(loaded, position)
+        self._recorded(Written(), position)
+
+    def clear(self) -> None:
+        self._sink.clear()
+
     def _recorded(self, written: Written, position: Position) -> Written:
         own = self._sink.position()
         if own is not None and own.lsn <= position.lsn:

@@ -1,0 +1,88 @@
+"""Rebuilds from the command's side, and what a twin is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cdc.cli import rebuilding
+from cdc.errors import OperatorError
+from jobs.batch import Target
+from jobs.control import Answer, State
+from jobs.pipeline import lowest_first
+from jobs.twins import is_twin, live_name, twins_of, without_twin
+from sinks.spec import Kind, SinkOptions, ViewSpec
+
+TOPIC = "shop.public.orders"
+
+
+def spec(name: str, kind: Kind, *relations: str, sinks: tuple[str, ...] = ("delta",)) -> ViewSpec:
+    options = tuple(SinkOptions(sink) for sink in sinks)
+    return ViewSpec(name, kind, "", "", ("id",), (), ("id",), "", "", options, "f", relations=relations)
+
+
+SPECS = [
+    spec("above", Kind.QUERY, "below"),
+    spec("below", Kind.QUERY, "paid", "public.orders"),
+    spec("paid", Kind.ROWWISE, sinks=("delta", "kafka")),
+    spec("public.orders", Kind.MIRROR),
+]
+ORDER = ["public.orders", "paid", "below", "above"]
+
+
+def test_what_is_read_comes_before_what_reads_it():
+    assert [each.name for each in lowest_first(SPECS)] == ORDER
+    assert [each.name for each in lowest_first(SPECS[:1])] == ["above"]
+
+
+class TestTheCommand:
+    """One after the other."""
+
+    @pytest.fixture(autouse=True)
+    def _asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.proved: list[str] = []
+        self.refused = ""
+        monkeypatch.setattr(
+            rebuilding, "named_views", lambda _, names: [s for s in SPECS if not names or s.name in names]
+        )
+        monkeypatch.setattr(rebuilding, "rebuild_view", self._rebuild)
+        monkeypatch.setattr(rebuilding, "run_prove", self._prove)
+
+    def _prove(self, _: Any, names: list[str], __: Any) -> int:
+        self.proved += names
+        return 0
+
+    def _rebuild(self, _: Any, name: str, *, prove: bool) -> Answer:
+        self.asked.append(f"{name} {prove}")
+        if name == self.refused:
+            raise OperatorError("it has stopped", code="CONTROL_REFUSED")
+        return Answer("r", State.DONE, 0, 20)
+
+    def test_a_topic_is_proved_afterwards(self):
+        settings: Any = None
+        assert rebuilding.run_rebuild(settings, [], all_views=True, prove=True) == 0
+        assert self.asked == [f"{name} True" for name in ORDER]
+        assert self.proved == ["paid"]
+
+    def test_one_that_is_refused_keeps_no_other_from_it(self):
+        settings: Any = None
+        self.refused = "paid"
+        with pytest.raises(OperatorError, match="stopped"):
+            rebuilding.run_rebuild(settings, [], all_views=True, prove=False)
+        assert self.asked == [f"{name} False" for name in ORDER]
+
+
+def test_a_twin_reads_what_the_view_reads_and_follows_its_own_table():
+    table = Target("lines", "delta", "", 1, (TOPIC,), ("orders",))
+    index, topic = (replace(table, sink=sink, level=2, reads=("lines",)) for sink in ("search", "kafka"))
+
+    twins = twins_of([topic, index, table, Target("orders", "delta", TOPIC)], "lines")
+
+    assert list(twins) == [table, index]
+    assert twins[table].reads == ("orders",)
+    assert twins[index].reads == (twins[table].view,)
+    assert all(is_twin(twin) and live_name(twin.view) == "lines" for twin in twins.values())
+    assert without_twin([topic, index, table], "lines") == [topic]
