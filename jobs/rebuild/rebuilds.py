@@ -92,8 +92,9 @@ class Rebuilds:
         """Those for views that exist and can be rebuilt, in the order of asking; the others are refused at once."""
         asked = {each.id: each for each in requests if each.kind is Kind.REBUILD and self._may(each, boundary)}
         under_way = self._run
-        if under_way is not None and (under_way.request.id not in asked or self._has_failed(under_way)):
+        if under_way is not None and self._has_failed(under_way):
             asked.pop(under_way.request.id, None)
+        elif under_way is not None and under_way.request.id not in asked:
             self._give_up(under_way)
         self._asked = asked
         if self._in_place:
