@@ -141,10 +141,10 @@ class Rebuilds:
         """These are done."""
         self._in_place = self._in_place and not rebuilt
         for request, view in rebuilt.items():
-            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
-            self._control.answer(request, State.DONE, lsn=lsn)
             if self._run is not None and self._run.request.id == request:
                 self.end()
+            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
+            self._control.answer(request, State.DONE, lsn=lsn)
 
     def _begun(self, request: Request) -> RebuildRun:
         assert request.view is not None
