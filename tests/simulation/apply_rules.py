@@ -38,9 +38,9 @@ APPLY: Final = (
         "go on from each sink's own position",
         applying,
         "apply_machine",
-        "dict((yield Locate()))",
-        "dict((yield Locate())); "
-        "positions = dict.fromkeys(positions, max(positions.values(), key=lambda p: p.lsn if p else 0, default=None))",
+        "state = _State(dict((yield Locate())))",
+        "state = _State(dict((yield Locate()))); furthest = lambda p: p.lsn if p else 0; state.positions = "
+        "dict.fromkeys(state.positions, max(state.positions.values(), key=furthest, default=None))",
     ),
     broken(
         "record a batch when it is done",
@@ -49,7 +49,7 @@ APPLY: Final = (
         "yield from _run(state, tasks)\n",
         "yield Record({t.target: t.position for t in tasks}, {}); yield from _run(state, tasks)\n",
     ),
-    broken("hold only what is settled", jobs.machine, "_ceiling", " or not settled", "", hold_asked=0.2),
+    broken("hold only what is settled", jobs.machine, "_ceiling", " or not settled", "", hold_asked=0.5),
     broken(
         "take all sinks to one LSN",
         jobs.machine,
