@@ -95,8 +95,7 @@ def _from_spark(
         if records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
             rows = rows.coalesce(1)
         held = typed(rows, table, watch).persist(StorageLevel.MEMORY_AND_DISK)
-        nameless = F.arrays_overlap(UNFIT_COLUMNS, F.array(*map(F.lit, table.key)))
-        found = F.count("*"), F.max(F.struct(LSN, ORDINAL)), F.count(DIGEST), F.count_if(nameless)
+        found = F.count("*"), F.max(F.struct(LSN, ORDINAL)), F.count(DIGEST), F.count_if(nameless(table))
         counted = held.groupBy(OP, PARTITION).agg(*found).collect()
         truncates = {row[1]: (row[3][0], row[3][1]) for row in counted if row[0] == TRUNCATE}
         live = held.where(F.col(OP) != TRUNCATE)
@@ -104,7 +103,7 @@ def _from_spark(
             live = live.where(~before_truncate(truncates))
         watched = watched_rows(live, table, watch) if any(row[4] for row in counted) else []
         # No row of such a key can be in any view, so there is nothing to delete either.
-        frame = live.where(~nameless) if any(row[5] for row in counted) else live
+        frame = live.where(~nameless(table)) if any(row[5] for row in counted) else live
         count = sum(row[2] for row in counted) if frame is live and not truncates else frame.count()
         return Changes(
             frame.drop(*INTERNAL),
@@ -164,13 +163,23 @@ def read_records(
 
 
 def _last_per_key(records: DataFrame, table: TableInfo, lsns: tuple[int, int]) -> DataFrame:
-    # A struct's maximum is several times faster than a window; the position comes first, so it decides. Inside it,
-    # not before it: Spark would push a filter below the parsing, and parse every record three times.
     change = F.struct("lsn", "ordinal", "offset", "at", "op", "after")
-    newest = F.max(F.when(inside(*lsns), change)).alias("newest")
-    found = positioned(records, table).groupBy("key", "partition").agg(newest)
-    return found.where(F.col("newest").isNotNull()).select("key", "partition", "newest.*")
+    return greatest(positioned(records, table), ("key", "partition"), change, lsns)
 
 
-def inside(floor: int, ceiling: int) -> Column:
+def greatest(rows: DataFrame, by: Sequence[str], change: Column, lsns: tuple[int, int]) -> DataFrame:
+    """Of the rows of each group with floor <= LSN < ceiling the greatest `change`, a struct: `by`, and its fields."""
+    # A struct's maximum is several times faster than a window. The range is looked at inside it, not before it: Spark
+    # would push a filter below the parsing, and parse every record three times.
+    newest = F.max(F.when(_inside(*lsns), change)).alias("newest")
+    found = rows.groupBy(*by).agg(newest)
+    return found.where(F.col("newest").isNotNull()).select(*by, "newest.*")
+
+
+def nameless(table: TableInfo) -> Column:
+    """Whether a typed row's key has a value that fits no type: it can be in no view."""
+    return F.arrays_overlap(UNFIT_COLUMNS, F.array(*map(F.lit, table.key)))
+
+
+def _inside(floor: int, ceiling: int) -> Column:
     return (F.col("lsn") >= floor) & (F.col("lsn") < ceiling)

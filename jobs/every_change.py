@@ -17,7 +17,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.settings import Kafka
-from jobs.changes import ONE_TASK_RECORDS_MAX, Changes, inside, read_records, records_max, watched_rows
+from jobs.changes import (
+    ONE_TASK_RECORDS_MAX,
+    Changes,
+    greatest,
+    nameless,
+    read_records,
+    records_max,
+    watched_rows,
+)
 from jobs.failures import translated
 from jobs.native_rows import Unusual, spark_schema
 from jobs.rows import DIGEST, PARTITION, TRUNCATE, UNFIT_COLUMNS, positioned, typed
@@ -65,21 +73,20 @@ def _from_spark(
     watch: Watch,
 ) -> Changes:
     with translated(f"reading {table.topic}"):
-        rows = _once(positioned(read_records(spark, table, kafka, *offsets), table, timed=True).where(inside(*lsns)))
+        rows = _once(positioned(read_records(spark, table, kafka, *offsets), table, timed=True), lsns)
         if records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
             rows = rows.coalesce(1)
         held = _typed(rows, table, watch).persist(StorageLevel.MEMORY_AND_DISK)
-        nameless = F.arrays_overlap(UNFIT_COLUMNS, F.array(*map(F.lit, table.key)))
-        live = held.where(~nameless | (F.col(OP) == TRUNCATE))
+        live = held.where(~nameless(table) | (F.col(OP) == TRUNCATE))
         count, watched = live.agg(F.count("*"), F.count(DIGEST)).collect()[0]
         changes = Changes(live.drop(PARTITION, UNFIT_COLUMNS, DIGEST), count, None, held)
         return _marked(changes, live, rows, table, watch) if watched else changes
 
 
-def _once(rows: DataFrame) -> DataFrame:
+def _once(rows: DataFrame, lsns: tuple[int, int]) -> DataFrame:
     """A delete's event and its tombstone are one change, and so is a record that was written twice."""
-    best = F.max(F.struct(~F.col("tombstone"), "offset", "at", "op", "after", "ms", "produced")).alias("best")
-    return rows.groupBy("key", "partition", "lsn", "ordinal").agg(best).select("*", "best.*").drop("best")
+    change = F.struct(~F.col("tombstone"), "offset", "at", "op", "after", "ms", "produced")
+    return greatest(rows, ("key", "partition", "lsn", "ordinal"), change, lsns)
 
 
 def _typed(rows: DataFrame, table: TableInfo, watch: Watch) -> DataFrame:
