@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import CdcError, OperatorError, TransientError
-from sinks.delta.commit import Commit
+from sinks.delta.commit import Commit, Mark
+from sinks.delta.log import size_of
 from sinks.executor import estimated_bytes
 from sinks.protocol import DELETE, OP, UPSERT
 from sinks.standing import overtaken
 
 if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame
 
 ROWS_MAX: Final = 25_000
@@ -30,10 +32,7 @@ TABLE_BYTES_MAX: Final = 256 << 20
 
 def table_bytes(path: str, storage_options: Mapping[str, str]) -> int:
     """What the table's files take now."""
-    import pyarrow as pa
-
-    actions = pa.table(_open(path, storage_options).get_add_actions(flatten=True))
-    return sum(size or 0 for size in actions.column("size_bytes").to_pylist())
+    return size_of(_open(path, storage_options)).bytes
 
 
 def few_rows(rows: DataFrame) -> Any | None:
@@ -45,17 +44,10 @@ def few_rows(rows: DataFrame) -> Any | None:
 
 def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_options: Mapping[str, str]) -> None:
     """MERGE by key, NULL being a value; `rows` has the table's columns and OP."""
-    from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import DeltaError
 
     table = _open(commit.path, storage_options)
-    if (table.transaction_version(commit.app_id) or 0) >= commit.turn:
-        raise overtaken("Delta", commit.stamp.view)
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": commit.stamp.to_json()},
-        app_transactions=[Transaction(commit.app_id, commit.turn)],
-        max_commit_retries=0,
-    )
+    properties = taken_turn(table, commit)
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
     # Without a NULL in sight, plain equality: files are left out by that alone.
     equals = "IS NOT DISTINCT FROM" if any(rows.column(name).null_count for name in key) else "="
@@ -70,6 +62,19 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
         )
     except (DeltaError, OSError) as error:
         raise refused(commit.stamp.view, error) from None  # its message may quote a row
+
+
+def taken_turn(table: DeltaTable, commit: Mark) -> CommitProperties:
+    """What any commit by delta-rs carries; the turn must still be free, and no other commit may come in between."""
+    from deltalake import CommitProperties, Transaction
+
+    if (table.transaction_version(commit.app_id) or 0) >= commit.turn:
+        raise overtaken("Delta", commit.stamp.view)
+    return CommitProperties(
+        custom_metadata={"userMetadata": commit.stamp.to_json()},
+        app_transactions=[Transaction(commit.app_id, commit.turn)],
+        max_commit_retries=0,
+    )
 
 
 def refused(view: str, error: Exception) -> CdcError:

@@ -64,19 +64,25 @@ class TableSize:
 
     rows: int
     bytes: int
+    files: int
 
 
 def table_size(path: str, storage_options: Mapping[str, str], version: int) -> TableSize:
     """A version's rows and bytes, as its log says."""
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     with translated(path):
-        table = DeltaTable(path, version=version, storage_options=dict(storage_options) or None)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        counts = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else []
-        sizes = actions.column("size_bytes").to_pylist()
-        return TableSize(sum(count or 0 for count in counts), sum(size or 0 for size in sizes))
+        return size_of(DeltaTable(path, version=version, storage_options=dict(storage_options) or None))
+
+
+def size_of(table: DeltaTable) -> TableSize:
+    """The same of an open table."""
+    import pyarrow as pa
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    counts = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else []
+    sizes = actions.column("size_bytes").to_pylist()
+    return TableSize(sum(count or 0 for count in counts), sum(size or 0 for size in sizes), len(sizes))
 
 
 def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -90,8 +90,6 @@ class DeltaSink:
 
     def figures(self) -> Figures | None:
         """The table in numbers; None if there is none."""
-        if self._state() is None:
-            return None
         with readable(self._path):
             return figures(self._path, self._options)
 

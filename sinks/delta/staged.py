@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from cdc.settings import Delta
 from sinks.delta.commit import NTZ_FEATURE, Mark
-from sinks.delta.direct import refused
+from sinks.delta.direct import refused, taken_turn
 from sinks.delta.removal import remove_table
-from sinks.standing import new_generation, overtaken
+from sinks.standing import new_generation
 
 FOLDER: Final = "_next"
 """Where such tables lie, under the pipeline's folder: no mirror's or view's folder begins so."""
@@ -35,7 +35,7 @@ def remove_beside(settings: Delta, pipeline: str, view: str) -> None:
 
 def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark) -> None:
     """Make the files of the table in the folder all that the live table has, in one commit."""
-    from deltalake import CommitProperties, DeltaTable, TableFeatures, Transaction
+    from deltalake import DeltaTable, TableFeatures
     from deltalake.exceptions import DeltaError
     from deltalake.fs import DeltaStorageHandler
 
@@ -47,21 +47,11 @@ def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark) -> No
         live = DeltaTable(commit.path, storage_options=options)
         if NTZ_FEATURE in _features(staged) - _features(live):
             live.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        if (live.transaction_version(commit.app_id) or 0) >= commit.turn:
-            raise overtaken("Delta", view)
+        properties = taken_turn(live, commit)
         actions = _adds(files, folder, staged.version())
         for action in actions:
             files.move(f"{folder}/{action.path}", f"{view}/{action.path}")
-        live.create_write_transaction(
-            actions,
-            "overwrite",
-            staged.schema(),
-            commit_properties=CommitProperties(
-                custom_metadata={"userMetadata": commit.stamp.to_json()},
-                app_transactions=[Transaction(commit.app_id, commit.turn)],
-                max_commit_retries=0,
-            ),
-        )
+        live.create_write_transaction(actions, "overwrite", staged.schema(), commit_properties=properties)
     except (DeltaError, OSError) as error:
         raise refused(view, error) from None
 

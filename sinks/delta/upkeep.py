@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cdc.log import get
 from sinks.delta.layout import DataFile, Layout, Limits, Step, decide, layout_of
+from sinks.delta.log import size_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -109,15 +110,17 @@ class Upkeep:
         return DeltaTable(self._path, storage_options=self._options)
 
 
-def figures(path: str, storage_options: Mapping[str, str]) -> Figures:
-    """A table in numbers, for people."""
-    import pyarrow as pa
+def figures(path: str, storage_options: Mapping[str, str]) -> Figures | None:
+    """A table in numbers, for people; None without one."""
     from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
 
-    table = DeltaTable(path, storage_options=dict(storage_options) or None)
-    found = pa.table(table.get_add_actions(flatten=True))
-    rows, sizes = (found.column(name).to_pylist() for name in ("num_records", "size_bytes"))
+    try:
+        table = DeltaTable(path, storage_options=dict(storage_options) or None)
+    except TableNotFoundError:
+        return None
+    size = size_of(table)
     tidied = (commit["timestamp"] for commit in table.history(2 * DUE_COMMITS) if commit.get("operation") in _OURS)
     last_ms = next(tidied, None)
     since_s = None if last_ms is None else max(0.0, time.time() - last_ms / 1000)
-    return Figures(sum(count or 0 for count in rows), sum(size or 0 for size in sizes), len(sizes), since_s)
+    return Figures(size.rows, size.bytes, size.files, since_s)

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sinks.delta.commit import Commit
-from sinks.delta.direct import refused
+from sinks.delta.direct import refused, taken_turn
 from sinks.history.columns import ENDS, EVENT, KEPT, PRODUCED, READ, TRUNCATED
 from sinks.protocol import DELETE, LSN, OP, Written
-from sinks.standing import overtaken
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,17 +42,11 @@ def log_rows(changes: Any, stored: Mapping[str, str]) -> Any:
 
 def append_directly(rows: Any, commit: Commit, storage_options: Mapping[str, str]) -> None:
     """Append by delta-rs; columns of the log that the rows do not have are null."""
-    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake import DeltaTable, write_deltalake
     from deltalake.exceptions import DeltaError
 
     table = DeltaTable(commit.path, storage_options=dict(storage_options) or None)
-    if (table.transaction_version(commit.app_id) or 0) >= commit.turn:
-        raise overtaken("Delta", commit.stamp.view)
-    properties = CommitProperties(
-        custom_metadata={"userMetadata": commit.stamp.to_json()},
-        app_transactions=[Transaction(commit.app_id, commit.turn)],
-        max_commit_retries=0,
-    )
+    properties = taken_turn(table, commit)
     try:
         write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=properties)
     except (DeltaError, OSError) as error:
