@@ -13,11 +13,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.apply.field import Field
-from bench.apply.freshness import PER_SECOND, WARM_UP_S, Load, commits, percentile, places, waits
-from bench.apply.result import Figures, rounded
+from bench.apply.freshness import PER_SECOND, WARM_UP_S, Load, commits, in_turns, places, waits
+from bench.apply.result import Figures
 from bench.apply.sides import Ours, Recipe, Side
 from bench.apply.versions import Ends
-from bench.apply.works import memory, require_equal
 from jobs.ledger import Ledger
 
 VIEWS: Mapping[str, str] = {
@@ -31,21 +30,8 @@ _LOOK_S = 0.02
 
 
 def fresh_views(at: Field, seconds: float, repeats: int, *, target: str) -> Figures:
-    """Both sides in turns, each under its own load; p50 stands for the work, p99 beside it."""
-    figures = Figures("s", target)
-    p99: dict[str, list[float]] = {side.name: [] for side in at.sides}
-    with memory(at, figures):
-        for _ in range(repeats):
-            for side in at.sides:
-                found = sorted(_waits(at, side, seconds))
-                figures.of(side.name).append(percentile(found, 50))
-                p99[side.name].append(percentile(found, 99))
-    at.publish("SELECT 1")
-    for side in at.sides:
-        side.turn(at.ends())
-    require_equal(at)
-    figures.more = {f"p99_{name}": [rounded(each) for each in found] for name, found in p99.items()}
-    return figures
+    """Of everything at once."""
+    return in_turns(at, lambda side: [*_waits(at, side, seconds)], repeats, target=target)
 
 
 def _waits(at: Field, side: Side, seconds: float) -> Iterator[float]:

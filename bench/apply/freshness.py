@@ -73,20 +73,25 @@ class Load:
 
 
 def freshness(at: Field, seconds: float, repeats: int, *, target: str) -> Figures:
+    """One table's."""
+    return in_turns(at, lambda side: _waits_of(at, side, seconds), repeats, target=target)
+
+
+def in_turns(at: Field, waits_of: Callable[[Side], list[float]], repeats: int, *, target: str) -> Figures:
     """Both sides in turns, each under its own load; p50 stands for the work, p99 beside it."""
     figures = Figures("s", target)
     p99: dict[str, list[float]] = {side.name: [] for side in at.sides}
     with memory(at, figures):
         for _ in range(repeats):
             for side in at.sides:
-                waits = _waits_of(at, side, seconds)
-                figures.of(side.name).append(percentile(waits, 50))
-                p99[side.name].append(percentile(waits, 99))
+                found = waits_of(side)
+                figures.of(side.name).append(percentile(found, 50))
+                p99[side.name].append(percentile(found, 99))
     at.publish("SELECT 1")
     for side in at.sides:
         side.turn(at.ends())
     require_equal(at)
-    figures.more = {f"p99_{name}": [rounded(each) for each in found] for name, found in p99.items()}
+    figures.more = {f"p99_{name}": [rounded(each) for each in turns] for name, turns in p99.items()}
     return figures
 
 
