@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.settings import Kafka
+from jobs.arrow_frames import frame_of
 from jobs.failures import translated
 from jobs.kafka_options import source_options
 from jobs.native_rows import Unusual, spark_schema
@@ -77,7 +78,7 @@ def read_changes(
 
 def _from_driver(spark: SparkSession, table: TableInfo, small: SmallRange, watch: Watch) -> Changes:
     with translated(f"reading {table.topic}"):
-        frame = spark.createDataFrame(small.rows, spark_schema(table))
+        frame = frame_of(spark, small.rows, spark_schema(table))
     touched = watch.known.intersection(map(digest, small.keys)) if watch.known else watch.known
     return Changes(frame, small.rows.num_rows, small.truncated_at, frame, touched=touched)
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.settings import Kafka
+from jobs.arrow_frames import frame_of
 from jobs.changes import (
     ONE_TASK_RECORDS_MAX,
     Changes,
@@ -59,7 +60,7 @@ def read_every_change(
             for name, kind in _EXTRA.items():
                 schema = schema.add(name, kind)
             with translated(f"reading {table.topic}"):
-                frame = spark.createDataFrame(rows, schema)
+                frame = frame_of(spark, rows, schema)
             return Changes(frame, rows.num_rows, None, frame)
     return _from_spark(spark, table, kafka, offsets, lsns, watch)
 

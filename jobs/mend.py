@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructType
 from cdc.errors import OperatorError
 from cdc.log import get
 from cdc.lsn import format_lsn
+from jobs.arrow_frames import frame_of
 from jobs.batch import Target
 from jobs.failures import translated
 from jobs.ledger import Ledger
@@ -63,7 +64,7 @@ class SinkMender:
             if table.num_rows:
                 self._confirm_owner()
                 with translated(f"mending {mend.view} in {mend.sink}"):
-                    frame = self._spark.createDataFrame(table, _schema(shape))
+                    frame = frame_of(self._spark, table, _schema(shape))
                     done = sink.mend(frame, position)
                 written, deleted, left = written + done.upserts, deleted + done.deletes, left + len(done.rejected)
         self._record(target, sink, position)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Attribute
 from jobs.refresh.difference import few_changes, many_changes, not_unique, require_unique
 from jobs.refresh.evaluation import Evaluation
@@ -91,7 +92,7 @@ class QueryChanges:
             return self._of_many(evaluation, refresh, self._kept(affected))
         if few.num_rows > self._keys_max():
             return self._in_full(evaluation, f"{few.num_rows} keys are affected")
-        keys = self._spark.createDataFrame(few, affected.schema)
+        keys = frame_of(self._spark, few, affected.schema)
         rows = evaluation.rows_of_few(refresh, keys, few)
         try:
             return self._of_few(evaluation, refresh, few, rows)
@@ -149,7 +150,7 @@ class QueryChanges:
 
         control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
         schema = StructType([*like.schema.fields, *control])
-        frame = self._spark.createDataFrame(changes, schema) if changes.num_rows else None
+        frame = frame_of(self._spark, changes, schema) if changes.num_rows else None
         return Found(frame, changes.num_rows, how, why, keys)
 
     def _compared(

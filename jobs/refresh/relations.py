@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Scan, walk
 from jobs.plan.view import ViewPlan
 from jobs.refresh.images import alike, paired, spark_schema, struct_type, values_in
@@ -125,7 +126,7 @@ class ReadRelations:
         """Rows of some of the relation's columns, for Spark."""
         types = self._relations[name].types
         schema = struct_type({column: types[column] for column in rows.column_names})
-        return self._spark.createDataFrame(rows, schema)
+        return frame_of(self._spark, rows, schema)
 
     def image_values(self, name: str, since: Held, column: str) -> Any:
         """What the changed rows have or had in a column, if that is at hand."""
@@ -191,7 +192,7 @@ class ReadRelations:
         before = rows_with(sink.path, sink.storage_options, moved.before.version, columns, keys)
         schema = spark_schema(relation.types)
         pairs = self._pairs[spec.name, since] = paired(before, changed, columns, spec.key)
-        return self._spark.createDataFrame(pairs, schema) if pairs.num_rows else None
+        return frame_of(self._spark, pairs, schema) if pairs.num_rows else None
 
     def _compared(self, relation: ReadRelation, before: DataFrame, after: DataFrame) -> DataFrame:
         """Both sides of every key that is not alike on both."""
