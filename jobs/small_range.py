@@ -101,7 +101,7 @@ def _change(message: Message) -> tuple[bytes, Last]:
             raise TypeError("a record without a key")
         keys = json.loads(key)
         if value is None:
-            lsn, ordinal = _header_position(message)
+            lsn, ordinal = header_position(message)
             return key, Last(lsn, ordinal, offset, partition, keys, None, "", produced, produced)
         envelope = json.loads(value)
         source, op = envelope["source"], envelope["op"]
@@ -114,10 +114,14 @@ def _change(message: Message) -> tuple[bytes, Last]:
         raise Unusual("record") from odd
 
 
-def _header_position(message: Message) -> tuple[int, int]:
+def header_position(message: Message) -> tuple[int, int]:
+    """Where a tombstone's delete stands."""
     headers: dict[str, Any] = dict(message.headers() or ())
-    lsn, _, ordinal = headers["position"].decode().partition(":")
-    return int(lsn), int(ordinal)
+    try:
+        lsn, _, ordinal = headers["position"].decode().partition(":")
+        return int(lsn), int(ordinal)
+    except (ValueError, KeyError, AttributeError) as odd:
+        raise Unusual("record") from odd
 
 
 def _records(table: TableInfo, kafka: Kafka, start: Sequence[int], end: Sequence[int]) -> Iterator[Message]:
@@ -144,24 +148,33 @@ def _until(client: Consumer, todo: dict[int, int], topic: str) -> Iterator[Messa
         message = client.poll(SILENCE_S)
         if message is None:
             raise Unusual("silence")
-        partition, offset, error = message.partition(), message.offset(), message.error()
-        assert partition is not None
-        if error is not None and error.code() == OFFSET_OUT_OF_RANGE:
-            raise Unusual("range")
-        if error is not None and error.code() != END_OF_PARTITION:
-            raise translate(error, f"reading {topic}")
+        if message.error() is not None:
+            ended(message, todo, topic)
+            continue
+        partition, offset = message.partition(), message.offset()
+        assert offset is not None
         if partition not in todo:
             continue
-        assert offset is not None
         last = todo[partition] - 1
-        if error is not None:
-            # The log may end right here, with its last records compacted away, but not before.
-            if offset <= last:
-                raise Unusual("end")
-            del todo[partition]
-            continue
         if offset >= last:
             del todo[partition]
         # Compaction may have taken the range's last record, and then this one is past it.
         if offset <= last:
             yield message
+
+
+def ended(message: Message, todo: dict[int, int], topic: str) -> None:
+    """What librdkafka says of a partition instead of a record: that it is read to its end, or what is wrong."""
+    partition, offset, error = message.partition(), message.offset(), message.error()
+    assert error is not None
+    if error.code() == OFFSET_OUT_OF_RANGE:
+        raise Unusual("range")
+    if error.code() != END_OF_PARTITION:
+        raise translate(error, f"reading {topic}")
+    if partition not in todo:
+        return
+    assert offset is not None
+    # The log may end right here, with its last records compacted away, but not before.
+    if offset < todo[partition]:
+        raise Unusual("end")
+    del todo[partition]

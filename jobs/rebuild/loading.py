@@ -6,6 +6,7 @@ true: rows come from the topics alone; nothing that readers see is touched; what
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,11 +15,15 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from cdc.errors import OperatorError
+from cdc.log import get
 from cdc.progress import Progress
 from cdc.settings import Settings
 from jobs.batch import TABLE, Target, Task, plan
-from jobs.changes import read_changes
+from jobs.bulk.read import read_rows
+from jobs.changes import read_changes, records_max
 from jobs.failures import translated
+from jobs.native_rows import Unusual
 from jobs.pipeline import Pipeline
 from jobs.rebuild.from_topics import TopicRelations
 from jobs.refresh.difference import require_unique, upserts
@@ -29,10 +34,12 @@ from jobs.spark_progress import job_group, tasks_done
 from jobs.twins import twin_name, twins_of
 from jobs.unfit import Watch, deleted, lacking, refused_by
 from jobs.view import view_changes
-from sinks.delta import DeltaSink
+from sinks.delta import BesideDelta, DeltaSink
 from sinks.delta.held import Held
 from sinks.protocol import OP, UPSERT, Position, Sink, SwappedSink, Written
 from sinks.spec import Kind, ViewSpec
+
+_log = get(__name__)
 
 _POOL = "spark.scheduler.pool"
 
@@ -76,6 +83,8 @@ class Loader:
         self._twins = twins_of(pipeline.sinks, wanted.view)
         self._group = f"rebuild {wanted.view} {wanted.boundary.lsn}"
         self._done = 0
+        self._read = 0.0
+        self._cancelled = threading.Event()
 
     def run(self) -> Loaded:
         """Load every sink."""
@@ -88,19 +97,22 @@ class Loader:
         return Loaded(replace(self._spec, name=twin_name(self._spec.name)), sinks, positions)
 
     def share(self) -> float:
-        """How much of it is done, between 0 and 1: sinks that are loaded exactly, the present one by Spark's tasks."""
+        """How much of it is done, between 0 and 1: loaded sinks exactly, the present one by records or tasks."""
         steps = len(self._twins)
-        now = tasks_done(self._spark, self._group).share if self._done < steps else 0.0
+        now = max(self._read, tasks_done(self._spark, self._group).share) if self._done < steps else 0.0
         return min(1.0, (self._done + 0.9 * now) / steps) if steps else 1.0
 
     def cancel(self) -> None:
         """Nobody wants it any more."""
+        self._cancelled.set()
         with suppress(Py4JError, OSError):
             self._spark.sparkContext.cancelJobGroup(self._group)
 
     def _row_wise(self, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
         tasks = self._ranges(sinks)
         some = next(iter(tasks.values()))
+        if self._is_table_alone(sinks) and self._natively(some, next(iter(sinks.values()))):
+            return {some.target: some.position}
         changes = read_changes(
             self._spark,
             self._pipeline.tables[some.target.topic],
@@ -119,6 +131,31 @@ class Loader:
         finally:
             changes.release()
         return positions
+
+    def _is_table_alone(self, sinks: Mapping[Target, Sink]) -> bool:
+        """Whether its rows are a table's as they are, and go into Delta alone."""
+        return self._spec.kind is Kind.MIRROR and len(sinks) == 1 and not self._wanted.watch.known
+
+    def _natively(self, task: Task, sink: Sink) -> bool:
+        """Without Spark, whose part alone would take longer; False where it is left to Spark."""
+        if not isinstance(sink, BesideDelta):
+            return False
+        total = records_max(task.start, task.end)
+        table, lsns = self._pipeline.tables[task.target.topic], (task.floor_lsn, task.position.lsn)
+        try:
+            rows = read_rows(
+                table, self._settings.kafka, (task.start, task.end), lsns, lambda count: self._on_read(count / total)
+            )
+        except Unusual as odd:
+            _log.info("a rebuild is left to spark", view=self._spec.name, reason=str(odd))
+            return False
+        self._replaced(task.target, sink.load(rows, task.position))
+        return True
+
+    def _on_read(self, share: float) -> None:
+        self._read += share
+        if self._cancelled.is_set():
+            raise OperatorError("nobody waits for this rebuild any more", "ask again")
 
     def _query(self, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
         boundary, spec = self._wanted.boundary, self._spec

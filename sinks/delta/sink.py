@@ -18,7 +18,7 @@ from sinks.delta.literals import quoted
 from sinks.delta.log import TableSize, TableState, rows_of, rows_written, table_rows, table_size, table_state
 from sinks.delta.log import translated as readable
 from sinks.delta.size import Way, measured, way_of
-from sinks.delta.staged import KEPT_WHOLE, adopt_files, folder_beside, remove_beside
+from sinks.delta.staged import KEPT_WHOLE, adopt_files, folder_beside, load_rows, remove_beside
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import Figures, Upkeep, figures
 from sinks.protocol import OP, UPSERT, Position, Sink, Written
@@ -26,6 +26,7 @@ from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -257,6 +258,15 @@ class BesideDelta(DeltaSink):
         written = super().replace(rows, position)
         self._at = position
         return written
+
+    def load(self, rows: pa.Table, position: Position) -> Written:
+        """The same of rows in memory, without Spark, where there is no table yet."""
+        stamp = Stamp(self._spec.name, new_generation([]), self._spec.fingerprint, position)
+        mark = Mark(self._path, stamp, self._app, 1)
+        load_rows(rows.select(self._spec.columns), mark, self._spec.key, self.table_properties, self._options)
+        self._require_made(mark)
+        self._at = position
+        return Written(upserts=rows.num_rows)
 
     def advance(self, position: Position) -> None:
         """Know that it stands there."""

@@ -8,14 +8,17 @@ that tidying removes, and a table beside that the next load removes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from cdc.settings import Delta
-from sinks.delta.commit import NTZ_FEATURE, Mark
+from sinks.delta.commit import NTZ_FEATURE, ROWS_PER_FILE_MAX, Mark
 from sinks.delta.direct import refused, taken_turn
 from sinks.delta.removal import remove_table
 from sinks.standing import new_generation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FOLDER: Final = "_next"
 """Where such tables lie, under the pipeline's folder: no mirror's or view's folder begins so."""
@@ -31,6 +34,28 @@ def folder_beside(view: str) -> str:
 def remove_beside(settings: Delta, pipeline: str, view: str) -> None:
     """Remove what loads have left."""
     remove_table(_root(settings, pipeline), f"{FOLDER}/{view}", settings.storage_options)
+
+
+def load_rows(
+    rows: pa.Table, commit: Mark, key: Sequence[str], properties: Mapping[str, str], storage_options: Mapping[str, str]
+) -> None:
+    """Make the rows a new table, as a load by Spark would: in files of neighbouring keys. The last commit is ours."""
+    import pyarrow.compute as pc
+    from deltalake import DeltaTable, write_deltalake
+    from deltalake.exceptions import DeltaError
+
+    order = pc.sort_indices(rows, [(name, "ascending") for name in key])
+    ends = range(0, max(rows.num_rows, 1), ROWS_PER_FILE_MAX)
+    try:
+        table = DeltaTable.create(
+            commit.path, rows.schema, configuration={**properties}, storage_options=dict(storage_options) or None
+        )
+        for start in ends:
+            stamped = taken_turn(table, commit) if start == ends[-1] else None
+            piece = rows.take(order.slice(start, ROWS_PER_FILE_MAX))
+            write_deltalake(table, piece, mode="append", commit_properties=stamped)
+    except (DeltaError, OSError) as error:
+        raise refused(commit.stamp.view, error) from None  # its message may quote a row
 
 
 def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark) -> None:

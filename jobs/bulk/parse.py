@@ -1,0 +1,130 @@
+"""Records to Arrow columns: their envelopes read by Arrow's JSON reader, far from the interpreter's lock.
+
+In: Records of one table. Out: one row per record: its key as it is, where it stands, what it did, its columns as JSON
+has them. Keeps true: one row for each record, in their order; whatever differs from what capture writes is Unusual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from cdc.oids import ELEMENT_OF
+from jobs.bulk.scan import Records
+from jobs.native_rows import Unusual
+from jobs.tables import ColumnInfo, TableInfo
+from jobs.typemap import delta_type
+
+KEY: Final = "key"
+PARTITION: Final = "partition"
+OFFSET: Final = "offset"
+LSN: Final = "lsn"
+ORDINAL: Final = "ordinal"
+OP: Final = "op"
+TRUNCATE: Final = "t"
+TRUNCATE_KEY: Final = b"{}"
+
+_UPSERTS: Final = pa.array(["c", "r", "u"])
+_OTHERS: Final = pa.array(["d", TRUNCATE])
+_ENVELOPE: Final = b'{"before":'
+_TOMBSTONE: Final = b'{"before":null,"source":{"commit_lsn":%d,"ordinal":%d},"op":"d"}'
+_JSON_BYTES_MAX: Final = 1 << 30
+_JSON_TYPES: Final = {
+    "boolean": pa.bool_(),
+    **dict.fromkeys(("smallint", "int", "bigint"), pa.int64()),
+    "float": pa.float32(),
+    "double": pa.float64(),
+}
+"""How a value stands in the envelope; all other types are strings there."""
+
+
+def carried(table: TableInfo) -> list[ColumnInfo]:
+    """The columns that a record's value gives; the key gives the others."""
+    return [column for column in table.columns if not column.key]
+
+
+def column_name(at: int) -> str:
+    """What the column is called as long as it is not typed: names of tables' columns are anything."""
+    return f"c{at}"
+
+
+def require_plain(table: TableInfo) -> None:
+    """Unusual where the table has columns that Arrow's reader has no type for: arrays nest as they like."""
+    if any(column.base_oid in ELEMENT_OF for column in table.columns):
+        raise Unusual("array")
+
+
+def parsed(records: Records, table: TableInfo) -> pa.Table:
+    """The records; strings, numbers and booleans as JSON has them."""
+    columns = carried(table)
+    source = pa.struct([("commit_lsn", pa.int64()), ("ordinal", pa.int64())])
+    fields: list[tuple[str, pa.DataType]] = [("op", pa.string()), ("source", source)]
+    if columns:
+        fields.append(("after", pa.struct([(column.name, json_type(column)) for column in columns])))
+    lines = [_TOMBSTONE % records.positions[at] if value is None else value for at, value in enumerate(records.values)]
+    found = json_rows(lines, pa.schema(fields), _ENVELOPE)
+    op = found.column("op")
+    _require_sound(op, found.column("after") if columns else None)
+    lsn, ordinal = (_required(values) for values in found.column("source").combine_chunks().flatten())
+    after = _flattened(found.column("after"), len(columns)) if columns else []
+    arrays: dict[str, Any] = {
+        KEY: pa.array(records.keys, pa.binary()),
+        PARTITION: pa.array(records.partitions, pa.int32()),
+        OFFSET: pa.array(records.offsets, pa.int64()),
+        LSN: lsn,
+        ORDINAL: ordinal,
+        OP: op,
+        **{column_name(at): values for at, values in enumerate(after)},
+    }
+    return pa.table(arrays)
+
+
+def json_type(column: ColumnInfo) -> pa.DataType:
+    """The type as which the column's JSON is read."""
+    return _JSON_TYPES.get(delta_type(column), pa.string())
+
+
+def json_rows(lines: Sequence[bytes], schema: pa.Schema, beginning: bytes) -> pa.Table:
+    """Objects that begin so, one a line, as a row each; fields that the schema does not name are passed over."""
+    text = b"\n".join(lines) + b"\n"
+    count = len(lines)
+    # The reader takes what stands on a line for granted: it ends the process at a line that says null, and a line
+    # with two objects is two rows.
+    plain = text.startswith(beginning) and text.count(b"\n" + beginning) == count - 1 and text.count(b"}\n") == count
+    if not plain or text.count(b"\n") != count or len(text) > _JSON_BYTES_MAX:
+        raise Unusual("record")
+    try:
+        found = arrow_json.read_json(
+            pa.BufferReader(text),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid as odd:
+        raise Unusual("record") from odd
+    if found.num_rows != count:
+        raise Unusual("record")
+    return found
+
+
+def _require_sound(op: Any, after: Any | None) -> None:
+    upsert = pc.is_in(op, _UPSERTS)
+    known = pc.or_(upsert, pc.is_in(op, _OTHERS))
+    fits = known if after is None else pc.and_(known, pc.equal(upsert, pc.is_valid(after)))
+    if not pc.all(fits, min_count=0).as_py():
+        raise Unusual("record")
+
+
+def _required(values: Any) -> Any:
+    if values.null_count:
+        raise Unusual("record")
+    return values
+
+
+def _flattened(after: Any, count: int) -> list[Any]:
+    arrays = after.combine_chunks().flatten()
+    assert len(arrays) == count
+    return list(arrays)

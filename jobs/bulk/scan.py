@@ -1,0 +1,106 @@
+"""A range of a topic, thousands of records at a time.
+
+In: a table, offsets [start, end). Out: Records, of each partition in the order of its offsets. Keeps true: what is not
+there any more is never passed over in silence; what is held at once is bounded, however large the records are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from cdc.kafka_clients import consumer, translated
+from cdc.settings import Kafka
+from jobs.native_rows import Unusual
+from jobs.small_range import SILENCE_S, ended, header_position
+from jobs.tables import TableInfo
+
+RECORDS_AT_ONCE: Final = 10_000
+BYTES_AT_ONCE: Final = 8 << 20
+_PATIENCE_S: Final = 0.05
+"""How long a call waits for as many as it asked for; what librdkafka has fetched by then is bounded by its queue."""
+
+
+@dataclass(slots=True)
+class Records:
+    """Keys and values side by side; a tombstone has no value, but the position of its header."""
+
+    keys: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    partitions: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of the tombstones, by where they are in the lists."""
+    bytes: int = 0
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """These after the others."""
+        first = len(self.keys)
+        keys, values = [message.key() for message in messages], [message.value() for message in messages]
+        if None in keys:
+            raise Unusual("record")
+        self.keys += keys
+        self.values += values
+        self.partitions += [message.partition() for message in messages]
+        self.offsets += [message.offset() for message in messages]
+        if None in values:
+            gone = [at for at, value in enumerate(values) if value is None]
+            self.positions |= {first + at: header_position(messages[at]) for at in gone}
+        self.bytes += sum(map(len, filter(None, values)))
+
+
+def scan(
+    table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], on_read: Callable[[int], None]
+) -> Iterator[Records]:
+    """All of it; `on_read` hears how many records more have been read, and may raise."""
+    todo = {at: last for at, (first, last) in enumerate(zip(*offsets, strict=True)) if first < last}
+    if not todo:
+        return
+    client = consumer(kafka, "apply")
+    try:
+        with translated(f"reading {table.topic}"):
+            client.assign([TopicPartition(table.topic, at, offsets[0][at]) for at in todo])
+        gathered = Records()
+        for messages in _until(client, todo, table.topic):
+            on_read(len(messages))
+            gathered.take(messages)
+            if gathered.bytes >= BYTES_AT_ONCE:
+                yield gathered
+                gathered = Records()
+        if gathered.keys:
+            yield gathered
+    finally:
+        client.close()
+
+
+def _until(client: Consumer, todo: dict[int, int], topic: str) -> Iterator[list[Message]]:
+    """The messages below the end offsets; `todo` shrinks as partitions are done."""
+    ends = dict(todo)
+    heard_s = time.monotonic()
+    while todo:
+        with translated(f"reading {topic}"):
+            messages = client.consume(RECORDS_AT_ONCE, _PATIENCE_S)
+        if not messages:
+            if time.monotonic() - heard_s > SILENCE_S:
+                raise Unusual("silence")
+            continue
+        heard_s = time.monotonic()
+        if errors := [message for message in messages if message.error() is not None]:
+            messages = [message for message in messages if message.error() is None]
+        # The last one of each partition in this call: offsets go up.
+        last = {message.partition(): message for message in messages}
+        for message in errors:
+            ended(message, todo, topic)
+        beyond = False
+        for partition, message in last.items():
+            offset = message.offset()
+            assert partition is not None
+            assert offset is not None
+            if partition in todo and offset >= todo[partition] - 1:
+                del todo[partition]
+            beyond |= offset >= ends[partition]
+        yield [each for each in messages if each.offset() < ends[each.partition()]] if beyond else messages

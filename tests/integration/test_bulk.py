@@ -1,0 +1,173 @@
+"""Large ranges of real topics read without Spark: the very rows that Spark reads, or left to it."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import SparkSession
+
+import jobs.bulk.newest
+import jobs.bulk.scan
+import jobs.changes
+from cdc.settings import Kafka
+from cdc.stack.server import Endpoint
+from cdc.values import encoder
+from jobs.bulk.read import read_rows
+from jobs.changes import read_changes
+from jobs.native_rows import Unusual
+from jobs.tables import ColumnInfo, TableInfo
+from sinks.protocol import AT, LSN, OP, UPSERT
+from tests.support.events import EventLog, Row, table
+
+ID = ColumnInfo("id", "bigint", 20, 20, key=True, nullable=False)
+NAME = ColumnInfo("name", "text", 25, 25)
+PRICE = ColumnInfo("price", "numeric(10,2)", 1700, 1700, type_mod=(10 << 16 | 2) + 4)
+ALL = 2**62
+
+
+class Topic:
+    """One table's topic, and both ways to read it."""
+
+    def __init__(self, spark: SparkSession, kafka: Kafka, info: TableInfo) -> None:
+        self.info, self.log = info, EventLog(kafka.bootstrap, info)
+        self._spark, self._kafka = spark, kafka
+
+    def natively(self, floor: int = 0, ceiling: int = ALL, end=None, info=None) -> list[tuple]:
+        """Its rows, in some order of their own."""
+        offsets = self.log.start, end or self.log.ends
+        rows = read_rows(info or self.info, self._kafka, offsets, (floor, ceiling), lambda _: None)
+        return _ordered(rows.to_pylist())
+
+    def by_spark(self, floor: int = 0, ceiling: int = ALL, end=None, info=None) -> list[tuple]:
+        offsets = self.log.start, end or self.log.ends
+        changes = read_changes(self._spark, info or self.info, self._kafka, offsets, (floor, ceiling))
+        found = changes.frame.where(f"{OP} = '{UPSERT}'").drop(OP, LSN, AT).toArrow().to_pylist()
+        changes.release()
+        return _ordered(found)
+
+
+def _ordered(rows: list[dict]) -> list[tuple]:
+    return sorted((tuple(row.items()) for row in rows), key=str)
+
+
+@pytest.fixture
+def topic(spark: SparkSession, kafka: Endpoint, pipeline_name: str, monkeypatch: pytest.MonkeyPatch):
+    """Makes topics; Spark reads all of them."""
+    monkeypatch.setattr(jobs.changes, "RECORDS_MAX", -1)
+
+    def make(*columns: ColumnInfo, name: str = "orders") -> Topic:
+        return Topic(spark, Kafka(bootstrap=kafka.address), table(pipeline_name, columns, name=name))
+
+    return make
+
+
+@pytest.fixture
+def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few records are a chunk, and what was found is gone through again after each."""
+    monkeypatch.setattr(jobs.bulk.scan, "BYTES_AT_ONCE", 500)
+    monkeypatch.setattr(jobs.bulk.scan, "RECORDS_AT_ONCE", 7)
+    monkeypatch.setattr(jobs.bulk.newest, "FOLD_BYTES", 0)
+
+
+def row(key: int, name: str | None = "n", price: str | None = "1.00") -> Row:
+    return {"id": key, "name": name, "price": price}
+
+
+def _history(log: EventLog, chance: random.Random) -> None:
+    """Transactions, some of them aborted, published again or late; deletes, truncates, rows that come back."""
+    published: list[tuple[int, list]] = []
+    for lsn in range(10, 300, 10):
+        events: list = []
+        for _ in range(chance.randint(1, 8)):
+            op = chance.choices("crud", (3, 1, 4, 3))[0]
+            events.append((op, row(chance.randint(1, 25), chance.choice([None, "a", "é\n\"'"]), f"{lsn}.5")))
+        if chance.random() < 0.08:
+            events.insert(chance.randint(0, len(events)), ("t", None))
+        if chance.random() < 0.15:
+            log.aborted(lsn, *events)
+            continue
+        log.transaction(lsn, *events)
+        published.append((lsn, events))
+        if chance.random() < 0.15:
+            lsn_again, again = chance.choice(published)
+            log.transaction(lsn_again, *again)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_histories_are_read_as_spark_reads_them(topic, in_small_pieces, seed):
+    chance = random.Random(seed)
+    made = topic(ID, NAME, PRICE)
+    _history(made.log, chance)
+    assert made.natively() == made.by_spark()
+    assert made.natively(floor=100, ceiling=200) == made.by_spark(floor=100, ceiling=200)
+    half = tuple(end // 2 for end in made.log.ends)
+    assert made.natively(end=half) == made.by_spark(end=half)
+
+
+def test_an_empty_range_is_left_to_spark(topic):
+    made = topic(ID, NAME, PRICE)
+    with pytest.raises(Unusual):
+        made.natively()
+    made.log.transaction(10, ("c", row(1)), ("d", row(1)))
+    assert made.natively() == []
+
+
+TYPES = [
+    ("boolean", 16, -1, ["t", "f"]),
+    ("smallint", 21, -1, ["-32768", "32767"]),
+    ("integer", 23, -1, ["-2147483648", "0"]),
+    ("bigint", 20, -1, [str(-(2**63)), str(2**63 - 1)]),
+    ("oid", 26, -1, ["4294967295", "0"]),
+    ("real", 700, -1, ["0.1", "-0"]),
+    ("double precision", 701, -1, ["1e+22", "5e-324"]),
+    ("numeric(38,4)", 1700, (38 << 16 | 4) + 4, ["-1234567890123456789012345678901234.5678", "0.0000"]),
+    ("numeric(38,38)", 1700, (38 << 16 | 38) + 4, ["-0." + "9" * 38, "0." + "0" * 37 + "1"]),
+    ("numeric", 1700, -1, ["NaN", "1.50"]),
+    ("date", 1082, -1, ["0001-01-01", "2026-11-18"]),
+    ("timestamp", 1114, -1, ["1969-12-31 23:59:59.5", "2026-03-29 02:30:00.000001"]),
+    ("timestamptz", 1184, -1, ["2026-03-29 01:30:00+00", "0001-01-01 00:00:00.1+00"]),
+    ("bytea", 17, -1, ["\\x", "\\x00ff"]),
+    ("text", 25, -1, ["", '[1,2] "é"\\ \n\u2028 𝄞\x01\x7f']),
+    ("json", 114, -1, ['{"a": [1, 2.50]}', "null"]),
+    ("time", 1083, -1, ["24:00:00", "00:00:00.000001"]),
+]
+
+
+def test_every_type_arrives_as_by_spark(topic):
+    made = topic(ID, *(ColumnInfo(name, name, oid, oid, type_mod=mod) for name, oid, mod, _ in TYPES))
+    for key in (0, 1):
+        values = {name: json.loads(encoder(oid)(texts[key])) for name, oid, _, texts in TYPES}
+        made.log.transaction(10 + key, ("c", {"id": key, **values}))
+    made.log.transaction(12, ("c", {"id": 2, **{name: None for name, *_ in TYPES}}))
+    assert made.natively() == made.by_spark()
+
+
+def test_hostile_names_and_several_key_columns(topic):
+    names = ['"; drop table x; --', "../é", "Id", "ID", "a.b", "`", "$", "__op", "select", "[x]", "key", "lsn", "c0"]
+    made = topic(*(ColumnInfo(name, "text", 25, 25, key=place in (2, 3)) for place, name in enumerate(names)))
+    made.log.transaction(10, ("c", {name: f"value of {name}\n" for name in names}))
+    made.log.transaction(20, ("c", {**dict.fromkeys(names, "}\n{"), "Id": "another"}), ("d", {"Id": "x", "ID": "y"}))
+    assert made.natively() == made.by_spark()
+    assert len(made.natively()) == 2
+
+
+def test_shapes_of_a_table_that_changed(topic):
+    made = topic(ID, NAME, PRICE)
+    made.log.transaction(10, ("c", row(1)), ("c", row(2)))
+    wider = replace(made.info, columns=(*made.info.columns, ColumnInfo("later", "text", 25, 25)))
+    keys = replace(made.info, columns=(ID,))
+    for info in (wider, keys):
+        assert made.natively(info=info) == made.by_spark(info=info)
+
+
+def test_what_is_not_there_or_too_much_is_left_to_spark(topic, monkeypatch):
+    made = topic(ID, NAME, PRICE)
+    made.log.transaction(10, *(("c", row(key)) for key in range(20)))
+    with pytest.raises(Unusual, match="end"):
+        made.natively(end=tuple(end + 5 for end in made.log.ends))
+    monkeypatch.setattr(jobs.bulk.newest, "HELD_BYTES_MAX", 100)
+    with pytest.raises(Unusual, match="size"):
+        made.natively()
