@@ -1,22 +1,23 @@
 """The newest change of each key, out of parsed records as they come.
 
-In: parsed records, positions [floor, ceiling). Out: one row per key that is there, sorted by nothing. Keeps true: only
+In: parsed records, positions [floor, ceiling). Out: one row per key that is there at the ceiling. Keeps true: only
 whole transactions of the range count, in commit order per key; what is held is bounded, or the range is Unusual.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.bulk.parse import KEY, LSN, OFFSET, OP, ORDINAL, PARTITION, TRUNCATE, TRUNCATE_KEY
+from jobs.bulk.parse import GONE, KEY, LSN, OFFSET, ORDINAL, PARTITION, TRUNCATES
 from jobs.native_rows import Unusual
 
 HELD_BYTES_MAX: Final = 256 << 20
 FOLD_BYTES: Final = 64 << 20
+"""From here on what was found is gone through before more is held, and again whenever it has doubled."""
 _AT: Final = "at"
 
 
@@ -33,9 +34,8 @@ class Newest:
     def add(self, records: pa.Table) -> None:
         """Some more."""
         floor, ceiling = self._lsns
-        lsn = records.column(LSN)
-        rows = records.filter(pc.and_(pc.greater_equal(lsn, floor), pc.less(lsn, ceiling)))
-        rows = self._without_truncates(rows)
+        lsn = _values(records, LSN)
+        rows = self._without_truncates(_where(records, (lsn >= floor) & (lsn < ceiling)))
         self._chunks.append(rows)
         self._bytes += rows.nbytes
         if self._bytes > max(FOLD_BYTES, 2 * self._folded_bytes):
@@ -46,53 +46,55 @@ class Newest:
         self._fold()
         (found,) = self._chunks
         self._chunks = []
-        return found.filter(pc.not_equal(found.column(OP), "d"))
+        return _where(found, ~_values(found, GONE))
 
     def _fold(self) -> None:
         if not self._chunks:
             raise Unusual("empty")
-        whole = pa.concat_tables(self._chunks)
-        self._chunks = [_newest(self._not_voided(whole))]
+        self._chunks = [_newest(self._not_voided(pa.concat_tables(self._chunks)))]
         self._bytes = self._folded_bytes = self._chunks[0].nbytes
         if self._bytes > HELD_BYTES_MAX:
             raise Unusual("size")
 
     def _without_truncates(self, rows: pa.Table) -> pa.Table:
-        is_truncate = pc.equal(rows.column(OP), TRUNCATE)
-        if not pc.all(pc.equal(is_truncate, pc.equal(rows.column(KEY), TRUNCATE_KEY)), min_count=0).as_py():
-            raise Unusual("record")
-        if not pc.any(is_truncate).as_py():
-            return rows
-        for row in rows.filter(is_truncate).select([PARTITION, LSN, ORDINAL]).to_pylist():
+        truncates = _values(rows, TRUNCATES)
+        for row in _where(rows.select([PARTITION, LSN, ORDINAL]), truncates).to_pylist():
             position = row[LSN], row[ORDINAL]
             self._truncates[row[PARTITION]] = max(self._truncates.get(row[PARTITION], (0, 0)), position)
-        return rows.filter(pc.invert(is_truncate))
+        return _where(rows, ~truncates)
 
     def _not_voided(self, rows: pa.Table) -> pa.Table:
         """Without what stands before its partition's truncate."""
         for partition, (lsn, ordinal) in self._truncates.items():
-            at = rows.column(LSN)
-            same = pc.and_(pc.equal(at, lsn), pc.less(rows.column(ORDINAL), ordinal))
-            voided = pc.and_(pc.equal(rows.column(PARTITION), partition), pc.or_(pc.less(at, lsn), same))
-            rows = rows.filter(pc.invert(voided))
+            lsns = _values(rows, LSN)
+            before = (lsns < lsn) | ((lsns == lsn) & (_values(rows, ORDINAL) < ordinal))
+            rows = _where(rows, ~(before & (_values(rows, PARTITION) == partition)))
         return rows
 
 
 def _newest(rows: pa.Table) -> pa.Table:
     if not _in_order(rows):
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in (LSN, ORDINAL, OFFSET)]))
-    at = pa.table({KEY: rows.column(KEY), PARTITION: rows.column(PARTITION), _AT: pa.array(np.arange(rows.num_rows))})
+    at = rows.select([KEY, PARTITION]).append_column(_AT, pa.array(np.arange(rows.num_rows)))
     last = at.group_by([KEY, PARTITION]).aggregate([(_AT, "max")]).column(f"{_AT}_max")
     # In the order of reading still, so that more can be added.
     return rows.take(pa.array(np.sort(last.to_numpy())))
 
 
 def _in_order(rows: pa.Table) -> bool:
-    """Whether each partition's rows came in commit order, as they do unless a broker has lost its word."""
-    partitions, lsns, ordinals = (rows.column(name).to_numpy() for name in (PARTITION, LSN, ORDINAL))
+    """Whether each partition's rows came in commit order, as they do unless the broker has broken its word."""
+    partitions, lsns, ordinals = (_values(rows, name) for name in (PARTITION, LSN, ORDINAL))
     for partition in np.unique(partitions):
         of_it = partitions == partition
         later = np.diff(lsns[of_it])
         if np.any(later < 0) or np.any(np.diff(ordinals[of_it])[later == 0] < 0):
             return False
     return True
+
+
+def _values(rows: pa.Table, name: str) -> Any:
+    return rows.column(name).to_numpy()
+
+
+def _where(rows: pa.Table, mask: Any) -> pa.Table:
+    return rows if mask.all() else rows.filter(pa.array(mask))

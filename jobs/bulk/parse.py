@@ -7,7 +7,7 @@ has them. Keeps true: one row for each record, in their order; whatever differs 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,16 +24,17 @@ PARTITION: Final = "partition"
 OFFSET: Final = "offset"
 LSN: Final = "lsn"
 ORDINAL: Final = "ordinal"
-OP: Final = "op"
-TRUNCATE: Final = "t"
-TRUNCATE_KEY: Final = b"{}"
+GONE: Final = "gone"
+TRUNCATES: Final = "truncates"
 
 _UPSERTS: Final = pa.array(["c", "r", "u"])
-_OTHERS: Final = pa.array(["d", TRUNCATE])
+_TRUNCATE: Final = pa.scalar("t")
+_TRUNCATE_KEY: Final = pa.scalar(b"{}", pa.binary())
+_KNOWN: Final = pa.array(["c", "r", "u", "d", "t"])
 _ENVELOPE: Final = b'{"before":'
 _TOMBSTONE: Final = b'{"before":null,"source":{"commit_lsn":%d,"ordinal":%d},"op":"d"}'
 _JSON_BYTES_MAX: Final = 1 << 30
-_JSON_TYPES: Final = {
+_JSON_TYPES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     **dict.fromkeys(("smallint", "int", "bigint"), pa.int64()),
     "float": pa.float32(),
@@ -67,17 +68,24 @@ def parsed(records: Records, table: TableInfo) -> pa.Table:
         fields.append(("after", pa.struct([(column.name, json_type(column)) for column in columns])))
     lines = [_TOMBSTONE % records.positions[at] if value is None else value for at, value in enumerate(records.values)]
     found = json_rows(lines, pa.schema(fields), _ENVELOPE)
-    op = found.column("op")
-    _require_sound(op, found.column("after") if columns else None)
-    lsn, ordinal = (_required(values) for values in found.column("source").combine_chunks().flatten())
-    after = _flattened(found.column("after"), len(columns)) if columns else []
+    keys = pa.array(records.keys, pa.binary())
+    op = _whole(found, "op")
+    upserts, truncates = pc.is_in(op, _UPSERTS), pc.equal(op, _TRUNCATE)
+    _require(pc.is_in(op, _KNOWN))
+    _require(pc.equal(truncates, pc.equal(keys, _TRUNCATE_KEY)))
+    if columns:
+        _require(pc.equal(upserts, pc.is_valid(_whole(found, "after"))))
+    lsn, ordinal = _whole(found, "source").flatten()
+    _require(pc.and_(pc.is_valid(lsn), pc.is_valid(ordinal)))
+    after = _whole(found, "after").flatten() if columns else []
     arrays: dict[str, Any] = {
-        KEY: pa.array(records.keys, pa.binary()),
+        KEY: keys,
         PARTITION: pa.array(records.partitions, pa.int32()),
         OFFSET: pa.array(records.offsets, pa.int64()),
         LSN: lsn,
         ORDINAL: ordinal,
-        OP: op,
+        GONE: pc.invert(upserts),
+        TRUNCATES: truncates,
         **{column_name(at): values for at, values in enumerate(after)},
     }
     return pa.table(arrays)
@@ -99,7 +107,7 @@ def json_rows(lines: Sequence[bytes], schema: pa.Schema, beginning: bytes) -> pa
         raise Unusual("record")
     try:
         found = arrow_json.read_json(
-            pa.BufferReader(text),
+            cast("IO[bytes]", pa.BufferReader(text)),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
             parse_options=arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
@@ -110,21 +118,11 @@ def json_rows(lines: Sequence[bytes], schema: pa.Schema, beginning: bytes) -> pa
     return found
 
 
-def _require_sound(op: Any, after: Any | None) -> None:
-    upsert = pc.is_in(op, _UPSERTS)
-    known = pc.or_(upsert, pc.is_in(op, _OTHERS))
-    fits = known if after is None else pc.and_(known, pc.equal(upsert, pc.is_valid(after)))
-    if not pc.all(fits, min_count=0).as_py():
+def _require(holds: Any) -> None:
+    if not pc.all(holds, min_count=0).as_py():
         raise Unusual("record")
 
 
-def _required(values: Any) -> Any:
-    if values.null_count:
-        raise Unusual("record")
-    return values
-
-
-def _flattened(after: Any, count: int) -> list[Any]:
-    arrays = after.combine_chunks().flatten()
-    assert len(arrays) == count
-    return list(arrays)
+def _whole(rows: pa.Table, name: str) -> Any:
+    """A column as one array; the stubs know no structs."""
+    return rows.column(name).combine_chunks()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -21,6 +21,12 @@ from jobs.tables import TableInfo
 
 RECORDS_AT_ONCE: Final = 10_000
 BYTES_AT_ONCE: Final = 8 << 20
+_AT_FULL_SPEED: Final = {
+    # By default a request brings 1 MB, and none is made while 100,000 records wait: the broker would be waited for.
+    "fetch.message.max.bytes": 8 << 20,
+    "queued.min.messages": 1_000_000,
+    "fetch.queue.backoff.ms": 10,
+}
 _PATIENCE_S: Final = 0.05
 """How long a call waits for as many as it asked for; what librdkafka has fetched by then is bounded by its queue."""
 
@@ -37,8 +43,8 @@ class Records:
     """Of the tombstones, by where they are in the lists."""
     bytes: int = 0
 
-    def take(self, messages: Sequence[Message]) -> None:
-        """These after the others."""
+    def take(self, messages: Sequence[Any]) -> None:
+        """These messages after the others."""
         first = len(self.keys)
         keys, values = [message.key() for message in messages], [message.value() for message in messages]
         if None in keys:
@@ -60,7 +66,7 @@ def scan(
     todo = {at: last for at, (first, last) in enumerate(zip(*offsets, strict=True)) if first < last}
     if not todo:
         return
-    client = consumer(kafka, "apply")
+    client = consumer(kafka, "apply", **_AT_FULL_SPEED)
     try:
         with translated(f"reading {table.topic}"):
             client.assign([TopicPartition(table.topic, at, offsets[0][at]) for at in todo])
@@ -91,16 +97,16 @@ def _until(client: Consumer, todo: dict[int, int], topic: str) -> Iterator[list[
         heard_s = time.monotonic()
         if errors := [message for message in messages if message.error() is not None]:
             messages = [message for message in messages if message.error() is None]
-        # The last one of each partition in this call: offsets go up.
-        last = {message.partition(): message for message in messages}
+        # Of each partition the last one in this call: offsets go up.
+        last: dict[Any, Any] = {message.partition(): message.offset() for message in messages}
         for message in errors:
             ended(message, todo, topic)
-        beyond = False
-        for partition, message in last.items():
-            offset = message.offset()
-            assert partition is not None
-            assert offset is not None
+        for partition, offset in last.items():
             if partition in todo and offset >= todo[partition] - 1:
                 del todo[partition]
-            beyond |= offset >= ends[partition]
-        yield [each for each in messages if each.offset() < ends[each.partition()]] if beyond else messages
+        is_beyond = any(offset >= ends[partition] for partition, offset in last.items())
+        yield _below(messages, ends) if is_beyond else messages
+
+
+def _below(messages: list[Any], ends: dict[int, int]) -> list[Message]:
+    return [message for message in messages if message.offset() < ends[message.partition()]]
