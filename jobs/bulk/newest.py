@@ -16,7 +16,7 @@ from jobs.bulk.parse import GONE, KEY, LSN, OFFSET, ORDINAL, PARTITION, TRUNCATE
 from jobs.native_rows import Unusual
 
 HELD_BYTES_MAX: Final = 256 << 20
-FOLD_BYTES: Final = 64 << 20
+FOLD_BYTES: Final = 32 << 20
 """From here on what was found is gone through before more is held, and again whenever it has doubled."""
 _AT: Final = "at"
 

@@ -21,7 +21,7 @@ from jobs.bulk.typed import typed
 from jobs.tables import TableInfo
 
 _PARSERS: Final = 2
-_AHEAD: Final = 2
+_AHEAD: Final = 1
 """Chunks of records that are held while they wait to be parsed."""
 
 

@@ -20,12 +20,13 @@ from jobs.small_range import SILENCE_S, ended, header_position
 from jobs.tables import TableInfo
 
 RECORDS_AT_ONCE: Final = 10_000
-BYTES_AT_ONCE: Final = 8 << 20
+BYTES_AT_ONCE: Final = 4 << 20
 _AT_FULL_SPEED: Final = {
     # By default a request brings 1 MB, and none is made while 100,000 records wait: the broker would be waited for.
-    "fetch.message.max.bytes": 8 << 20,
+    "fetch.message.max.bytes": 4 << 20,
     "queued.min.messages": 1_000_000,
     "fetch.queue.backoff.ms": 10,
+    "queued.max.messages.kbytes": 32 << 10,
 }
 _PATIENCE_S: Final = 0.05
 """How long a call waits for as many as it asked for; what librdkafka has fetched by then is bounded by its queue."""
