@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import TransientError
 from sinks import executor
-from sinks.delta import DeltaSink
-from sinks.protocol import DELETE, UPSERT, Sink, SwappedSink, Written
+from sinks.delta import BesideDelta, DeltaSink, staged
+from sinks.delta.commit import NTZ_FEATURE
+from sinks.protocol import AT, DELETE, LSN, OP, UPSERT, Sink, SwappedSink, Written
 from tests.support.sinks import ORDERS, STORES, Store, View, at
 
 OLD = [(UPSERT, 10, (1, "one", Decimal("1.50"))), (UPSERT, 11, (2, None, None))]
@@ -109,14 +110,22 @@ def test_a_zombie_shows_nothing(store: Store, sink: SwappedSink, rival: str):
     assert names(store.sink(ORDERS)) == before
 
 
+@pytest.mark.parametrize("way", ["spark", "direct"])
 def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
-    request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str
+    request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str, monkeypatch: pytest.MonkeyPatch, way: str
 ):
     settings = STORES["delta"](request, spark, pipeline_name).settings
     sink = DeltaSink(settings.delta, pipeline_name, TIMED.spec)
     sink.replace(TIMED.frame(spark, [(UPSERT, 10, (1, None, "x"))]), at(100))
     beside = sink.beside()
-    beside.replace(TIMED.frame(spark, [(UPSERT, 10, (n, None, "y")) for n in range(50)]), at(100))
+    rows = TIMED.frame(spark, [(UPSERT, 10, (n, None, "y")) for n in range(50)])
+    if way == "spark":
+        beside.replace(rows, at(100))
+    else:
+        assert isinstance(beside, BesideDelta)
+        monkeypatch.setattr(staged, "ROWS_PER_FILE_MAX", 20)
+        assert beside.load(rows.drop(OP, LSN, AT).toArrow(), at(100)) == Written(upserts=50)
+        assert beside.size(beside.held().version).files == 3
     beside.write(TIMED.frame(spark, [(DELETE, 20, (7,)), (UPSERT, 21, (90, None, "z"))]), at(200))
     was = sink.held()
 
@@ -136,3 +145,29 @@ def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
     assert DeltaTable(sink.path).to_pyarrow_table().num_rows == 50
     sink.write(TIMED.frame(spark, [(UPSERT, 220, (90, None, "after"))]), at(300))
     assert sum(name == "after" for _, _, name in sink.rows()) == 1
+
+
+def test_a_table_is_the_same_by_whichever_way_it_is_loaded(
+    request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str
+):
+    kinds = ("boolean", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz")
+    kinds += ("binary", "string", "decimal(12,2)", "decimal(38,10)")
+    view = View({"id": "bigint", **{f"c{at}": kind for at, kind in enumerate(kinds)}})
+    settings = STORES["delta"](request, spark, pipeline_name).settings
+    tables = []
+    for rows in ([], [(UPSERT, 10, (n,)) for n in (3, 1, 2)]):
+        frame = view.frame(spark, rows)
+        for way in ("spark", "direct"):
+            beside = BesideDelta(settings.delta, pipeline_name, view.spec)
+            if way == "spark":
+                beside.replace(frame, at(100))
+            else:
+                beside.load(frame.drop(OP, LSN, AT).toArrow(), at(100))
+            assert beside.position() == at(100)
+            assert sorted(row[0] for row in beside.rows()) == sorted(row[0] for _, _, row in rows)
+            table = DeltaTable(beside.path)
+            # Spark names those too that every table has.
+            assert NTZ_FEATURE in (table.protocol().writer_features or ())
+            tables.append((table.schema().to_json(), beside.types(), table.metadata().configuration))
+    for table in tables:
+        assert table == tables[0]
