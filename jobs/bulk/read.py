@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Final
 
 import pyarrow as pa
@@ -36,8 +37,8 @@ def read_rows(
     require_plain(table)
     newest = Newest(lsns)
     waiting: deque[Future[pa.Table]] = deque()
-    with ThreadPoolExecutor(_PARSERS, "parse") as parsers:
-        for records in scan(table, kafka, offsets, on_read):
+    with ThreadPoolExecutor(_PARSERS, "parse") as parsers, closing(scan(table, kafka, offsets, on_read)) as chunks:
+        for records in chunks:
             waiting.append(parsers.submit(parsed, records, table))
             if len(waiting) > _AHEAD:
                 newest.add(waiting.popleft().result())

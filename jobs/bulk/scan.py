@@ -7,7 +7,7 @@ there any more is never passed over in silence; what is held at once is bounded,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -62,7 +62,7 @@ class Records:
 
 def scan(
     table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], on_read: Callable[[int], None]
-) -> Iterator[Records]:
+) -> Generator[Records]:
     """All of it; `on_read` hears how many records more have been read, and may raise."""
     todo = {at: last for at, (first, last) in enumerate(zip(*offsets, strict=True)) if first < last}
     if not todo:
