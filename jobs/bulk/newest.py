@@ -17,7 +17,7 @@ from jobs.native_rows import Unusual
 
 HELD_BYTES_MAX: Final = 256 << 20
 FOLD_BYTES: Final = 32 << 20
-"""From here on what was found is gone through before more is held, and again whenever it has doubled."""
+"""After so much more what was found is gone through, and after half as much again as is held by then."""
 _AT: Final = "at"
 
 
@@ -38,7 +38,7 @@ class Newest:
         rows = self._without_truncates(_where(records, (lsn >= floor) & (lsn < ceiling)))
         self._chunks.append(rows)
         self._bytes += rows.nbytes
-        if self._bytes > max(FOLD_BYTES, 2 * self._folded_bytes):
+        if self._bytes - self._folded_bytes > max(FOLD_BYTES, self._folded_bytes // 2):
             self._fold()
 
     def rows(self) -> pa.Table:
