@@ -217,7 +217,7 @@ def test_large_ranges_hold_what_postgres_prints(captured: Captured) -> None:
         found = dict(zip(map(str, rows.column(0).to_pylist()), map(render, native_values(rows.column(1))), strict=True))
         assert found == {key: row[at] for key, row in captured.printed.items()}, column.type
     # JSON has no number for NaN and the infinities.
-    assert {kind for kind in left if not kind.endswith("[]")} == {"real", "double precision", "numbers"}
+    assert {kind for kind in left if not kind.endswith("[]")} == {"real", "double precision", "public.numbers"}
 
 
 UNFIT = [(case, text) for case in CASES for text in case.unfit]
