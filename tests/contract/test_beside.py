@@ -150,8 +150,8 @@ def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
 def test_a_table_is_the_same_by_whichever_way_it_is_loaded(
     request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str
 ):
-    kinds = ("boolean", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz")
-    kinds += ("binary", "string", "decimal(12,2)", "decimal(38,10)")
+    kinds = "boolean smallint int bigint float double date timestamp timestamp_ntz binary string".split()
+    kinds += ["decimal(12,2)", "decimal(38,10)"]
     view = View({"id": "bigint", **{f"c{at}": kind for at, kind in enumerate(kinds)}})
     settings = STORES["delta"](request, spark, pipeline_name).settings
     tables = []
@@ -169,5 +169,5 @@ def test_a_table_is_the_same_by_whichever_way_it_is_loaded(
             # Spark names those too that every table has.
             assert NTZ_FEATURE in (table.protocol().writer_features or ())
             tables.append((table.schema().to_json(), beside.types(), table.metadata().configuration))
-    for table in tables:
-        assert table == tables[0]
+    for made in tables:
+        assert made == tables[0]
