@@ -150,7 +150,19 @@ def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
 def test_a_table_is_the_same_by_whichever_way_it_is_loaded(
     request: pytest.FixtureRequest, spark: SparkSession, pipeline_name: str
 ):
-    kinds = "boolean smallint int bigint float double date timestamp timestamp_ntz binary string".split()
+    kinds = [
+        "boolean",
+        "smallint",
+        "int",
+        "bigint",
+        "float",
+        "double",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "binary",
+        "string",
+    ]
     kinds += ["decimal(12,2)", "decimal(38,10)"]
     view = View({"id": "bigint", **{f"c{at}": kind for at, kind in enumerate(kinds)}})
     settings = STORES["delta"](request, spark, pipeline_name).settings
