@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from jobs.bulk.parse import GONE, KEY, LSN, OFFSET, ORDINAL, PARTITION, TRUNCATES
 from jobs.native_rows import Unusual
 
-HELD_BYTES_MAX: Final = 256 << 20
+HELD_BYTES_MAX: Final = 192 << 20
 FOLD_BYTES: Final = 32 << 20
 """After so much more what was found is gone through, and after half as much again as is held by then."""
 _AT: Final = "at"
