@@ -197,6 +197,7 @@ def prove(  # noqa: PLR0913  each is an option
     views: Annotated[list[str] | None, typer.Argument(help="Views to prove; all when none is named.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Mend the keys that differ, and prove again.")] = False,
     values: Annotated[bool, typer.Option("--values", help="Show what differs of the keys that are named.")] = False,
+    keys: Annotated[int, typer.Option("--keys", min=1, help="Differing keys named of each view and sink.")] = 20,
     chunk_rows: Annotated[
         int | None, typer.Option("--chunk-rows", min=1, help="Rows in a chunk, else prove.chunk_rows.")
     ] = None,
@@ -212,7 +213,7 @@ def prove(  # noqa: PLR0913  each is an option
     settings = _settings(context)
     _quiet_logging()
     run = run_repair if repair else run_prove
-    raise typer.Exit(run(settings, views or [], Wanted(as_json, values, chunk_rows, rows_per_s)))
+    raise typer.Exit(run(settings, views or [], Wanted(as_json, values, chunk_rows, rows_per_s, keys)))
 
 
 @app.command()

@@ -18,7 +18,19 @@ from cdc.cli.views import named_views
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import apply_owner, publish_proofs
-from jobs.prove import ControlHolder, Extras, Holder, LocalHolder, MakeSink, OnProgress, Progress, ViewProof, prove
+from jobs.prove import (
+    ControlHolder,
+    Extras,
+    Holder,
+    LocalHolder,
+    MakeSink,
+    Mender,
+    OnProgress,
+    Progress,
+    ViewProof,
+    prove,
+)
+from jobs.prove.result import EXAMPLES_MAX
 from jobs.proving import proved
 from sinks.registry import make_sink
 from sinks.spec import ViewSpec
@@ -35,6 +47,11 @@ class Wanted:
     with_values: bool = False
     chunk_rows: int | None = None
     rows_per_s: int | None = None
+    keys_max: int = EXAMPLES_MAX
+
+    def extras(self, mender: Mender | None = None) -> Extras:
+        """What the proof is to do besides counting."""
+        return Extras(self.with_values, mender, keys_max=self.keys_max)
 
     def settings(self, settings: Settings) -> Settings:
         """The settings with what goes before them."""
@@ -48,7 +65,7 @@ def run_prove(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     settings = wanted.settings(settings)
     specs = named_views(settings, names)
     with watched() as on_progress:
-        proofs = prove_views(settings, specs, on_progress, with_values=wanted.with_values)
+        proofs = prove_views(settings, specs, on_progress, wanted)
     publish_proofs(settings, map(proved, proofs))
     if wanted.as_json:
         out.print_json(json.dumps([proof.to_json() for proof in proofs]))
@@ -58,11 +75,11 @@ def run_prove(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
 
 
 def prove_views(
-    settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, *, with_values: bool = False
+    settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, wanted: Wanted
 ) -> list[ViewProof]:
     """With the running apply, or where none runs with a batch of our own."""
     with _holder(settings, on_progress) as holder:
-        return prove(settings, specs, sinks_of(settings), holder, on_progress, Extras(with_values))
+        return prove(settings, specs, sinks_of(settings), holder, on_progress, wanted.extras())
 
 
 def sinks_of(settings: Settings) -> MakeSink:

@@ -53,7 +53,7 @@ def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
         rebuild_view(settings, view)
     if stuck:
         with watched() as on_progress:
-            again = _by_sink(prove_views(settings, [spec for spec in specs if spec.name in stuck], on_progress))
+            again = _by_sink(prove_views(settings, [spec for spec in specs if spec.name in stuck], on_progress, wanted))
         repaired = [
             Repaired(each.found, replace(again[_key(each.now)], mended=each.now.mended), rebuilt=True)
             if each.now.view in stuck
@@ -71,13 +71,13 @@ def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
 def _mended(settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, wanted: Wanted) -> list[Repaired]:
     if apply_owner(settings) is None:
         return _mended_here(settings, specs, on_progress, wanted)
-    found = prove_views(settings, specs, on_progress, with_values=wanted.with_values)
+    found = prove_views(settings, specs, on_progress, wanted)
     wrong = [spec for spec in specs if any(proof.view == spec.name and _differs(proof) for proof in found)]
     counts: dict[tuple[str, str], Mended] = {}
     for spec in wrong:
         for sink, mended in _mended_by_apply(settings, spec.name, on_progress).items():
             counts[spec.name, sink] = mended
-    again = _by_sink(prove_views(settings, wrong, on_progress, with_values=wanted.with_values)) if wrong else {}
+    again = _by_sink(prove_views(settings, wrong, on_progress, wanted)) if wrong else {}
     return [_repaired(proof, again.get(_key(proof)), counts.get(_key(proof))) for proof in found]
 
 
@@ -103,9 +103,9 @@ def _mended_here(
         def proofs(some: Sequence[ViewSpec], extras: Extras) -> list[ViewProof]:
             return prove(settings, some, sinks_of(settings), LocalHolder(apply.run_to), on_progress, extras)
 
-        found = proofs(specs, Extras(wanted.with_values, apply.mend))
+        found = proofs(specs, wanted.extras(apply.mend))
         wrong = [spec for spec in specs if any(proof.view == spec.name and proof.mended for proof in found)]
-        again = _by_sink(proofs(wrong, Extras(wanted.with_values))) if wrong else {}
+        again = _by_sink(proofs(wrong, wanted.extras())) if wrong else {}
     return [_repaired(proof, again.get(_key(proof)), proof.mended) for proof in found]
 
 

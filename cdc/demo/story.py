@@ -21,7 +21,7 @@ from rich.markup import escape
 from rich.rule import Rule
 
 from cdc.cli.bringing_up import bring_down, prepare_source, start_servers
-from cdc.cli.proving import prove_views, show, watched
+from cdc.cli.proving import Wanted, prove_views, show, watched
 from cdc.cli.rebuilding import rebuild_view
 from cdc.cli.screen import out
 from cdc.cli.services import Service, services
@@ -139,7 +139,7 @@ class _Story:
         specs = named_views(self._settings, [])
         before = self._workload.committed
         with watched() as on_progress:
-            proofs = prove_views(self._settings, specs, on_progress)
+            proofs = prove_views(self._settings, specs, on_progress, Wanted())
         show(proofs)
         if not all(proof.holds for proof in proofs):
             raise OperatorError("a view differs from Postgres", "see above", code="NOT_EQUAL")

@@ -115,7 +115,7 @@ class ChunkedProof:
             if begin is None:
                 break
         self._read_strays([sink for sink in self._sinks if sink.is_read])
-        return [joined(sink.parts) for sink in self._sinks]
+        return [joined(sink.parts, self._asked.extras.keys_max) for sink in self._sinks]
 
     def _chunk(self, begin: Key | None, cut: SourceCut) -> Key | None:
         """Compare the next chunk; where it ended, None at the view's end."""

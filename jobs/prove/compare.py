@@ -86,11 +86,14 @@ class Compared:
         others = {kind: keys[~np.isin(keys, repeated)] for kind, keys in self.keys.items()}
         return Compared({**others, Difference.DUPLICATE: repeated})
 
-    def sample(self) -> dict[bytes, Difference]:
-        """A few keys of each difference, to be named."""
-        kinds = [kind for kind in Difference if len(self.keys[kind])]
-        share = EXAMPLES_MAX // max(1, len(kinds))
-        return {key.tobytes(): kind for kind in kinds for key in self.keys[kind][:share].astype("<u8")}
+    def sample(self, keys_max: int = EXAMPLES_MAX) -> dict[bytes, Difference]:
+        """A few keys, to be named: of each difference as many as of any other, while there are so many."""
+        found: dict[bytes, Difference] = {}
+        kinds = sorted(Difference, key=self.count)
+        for others, kind in zip(reversed(range(1, len(kinds) + 1)), kinds, strict=True):
+            share = (keys_max - len(found)) // others
+            found |= dict.fromkeys((key.tobytes() for key in self.keys[kind][:share].astype("<u8")), kind)
+        return found
 
 
 def compare(source: bytearray, sink: bytearray) -> Compared:

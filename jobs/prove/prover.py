@@ -19,7 +19,7 @@ from jobs.prove.compare import PAIR_BYTES, Compared, Digester, compare
 from jobs.prove.mending import Mender, mend_of
 from jobs.prove.naming import examples
 from jobs.prove.render import renderer
-from jobs.prove.result import Difference, Example, Mended, OnProgress, Progress, ViewProof
+from jobs.prove.result import EXAMPLES_MAX, Difference, Example, Mended, OnProgress, Progress, ViewProof
 from jobs.prove.rounds import MovedError
 from jobs.prove.source import ColumnType, SourceCut, TextRow
 from jobs.recording import located
@@ -43,6 +43,8 @@ class Extras:
     mender: Mender | None = None
     rest: Callable[[float], object] = time.sleep
     """Waits between two chunks; it may raise, to end the proof."""
+    keys_max: int = EXAMPLES_MAX
+    """So many keys of each view and sink are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,7 @@ class Prover:
         asked.on_progress(Progress("naming differing keys", self._spec.name, sink.name))
         sides = self._source_rows(), self._stored(sink, expected)
         columns, with_values = self._spec.columns, asked.extras.with_values
-        return examples(columns, asked.digester, found.sample(), sides, with_values=with_values)
+        return examples(columns, asked.digester, found.sample(asked.extras.keys_max), sides, with_values=with_values)
 
     def _mend(self, sink: Sink, options: SinkOptions, expected: Expected, found: Compared) -> Mended | None:
         if self._asked.extras.mender is None:

@@ -121,7 +121,7 @@ class ViewProof:
         }
 
 
-def joined(parts: Sequence[ViewProof]) -> ViewProof:
+def joined(parts: Sequence[ViewProof], keys_max: int = EXAMPLES_MAX) -> ViewProof:
     """The proof of a view in one sink, from those of its chunks in the order in which they were read."""
     problem = next((part.problem for part in parts if part.problem is not None), None)
     mended = [part.mended for part in parts if part.mended is not None]
@@ -135,7 +135,7 @@ def joined(parts: Sequence[ViewProof]) -> ViewProof:
         extra=sum(part.extra for part in parts),
         different=sum(part.different for part in parts),
         duplicate=sum(part.duplicate for part in parts),
-        examples=tuple(example for part in parts for example in part.examples)[:EXAMPLES_MAX],
+        examples=tuple(example for part in parts for example in part.examples)[:keys_max],
         problem=problem,
         mended=total(mended) if mended else None,
     )

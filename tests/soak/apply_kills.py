@@ -11,11 +11,12 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from statistics import median
+from subprocess import TimeoutExpired
 from typing import Any, Final
 
 from cdc.cli.proving import sinks_of
@@ -23,14 +24,15 @@ from cdc.cli.views import named_views
 from cdc.errors import CdcError
 from jobs.prove import ControlHolder, prove
 from tests.soak.bed import number, say, write_result
+from tests.soak.marked import ORDER
 from tests.soak.orders import STILL, Writes
-from tests.soak.planting import Delta
+from tests.soak.planting import EXTRA, Cache, Delta, Search
 from tests.soak.proofs import running
 from tests.support.pipelines import Pipeline
 from tests.support.processes import Command
 
 VIEWS: Final = {
-    "paid_orders": "-- sinks: delta, cache\nSELECT id, customer, amount FROM orders WHERE paid",
+    "paid_orders": "-- sinks: delta, search, cache\nSELECT id, customer, amount FROM orders WHERE paid",
     "basket": "-- sinks: search, cache\n"
     "SELECT o.id, o.amount, count(i.line) AS items, sum(i.quantity) AS pieces FROM orders o "
     "LEFT JOIN order_items i ON i.order_id = o.id GROUP BY o.id, o.amount",
@@ -38,23 +40,56 @@ VIEWS: Final = {
     "totals": "SELECT paid, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY paid",
 }
 """A view over two tables with followers, one on top of it, an aggregate, and one that is not a query."""
-REBUILT: Final = ("basket", "large_baskets", "paid_orders", "public.orders")
+SINKS_OF: Final = {
+    "basket": ("delta", "search", "cache"),
+    "large_baskets": ("delta", "cache"),
+    "paid_orders": ("delta", "search", "cache"),
+    "public.orders": ("delta",),
+    "totals": ("delta",),
+}
+BACK_DOORS: Final = {"delta": Delta, "search": Search, "cache": Cache}
 PHASES: Final = (
-    "swap",
+    "load",
     "repair",
-    "maintenance",
-    "rebuild",
+    "vacuum",
+    "swap-delta",
     "refresh",
+    "sort",
+    "catch-up",
+    "swap-search",
+    "mend-delta",
+    "write-delta",
+    "checkpoint",
+    "swap-cache",
+    "gate",
+    "mend-search",
+    "compact",
+    "write-search",
+    "swap-delta",
+    "mend-cache",
+    "tidy",
     "any",
-    "refresh",
-    "rebuild",
-    "refresh",
-    "repair",
+    "swap",
+    "ledger",
+    "load",
+    "write-cache",
+    "mirror",
 )
-"""In turn, so that a short run has seen all of them."""
-OPENED_S: Final = 60.0
+"""What is to be interrupted, in turn, so that a short run has seen all of it (tests.soak.marked)."""
+OUTER: Final = {
+    "batch": None,
+    "catch-up": None,
+    "mirror": None,
+    "refresh": None,
+    "repair": {"mend-delta", "mend-search", "mend-cache", "ledger"},
+    "tidy": {"compact", "sort", "vacuum", "checkpoint", "cleanup"},
+    "swap": {"swap-delta", "swap-search", "swap-cache"},
+    "load": {"replace-delta", "replace-search", "replace-cache"},
+}
+"""Phases that hold others (None: any): they count where none of these is open."""
+OPENED_S: Final = 120.0
 CAUGHT_UP_S: Final = 600.0
-_MARK = re.compile(r"^@(begin|end) (\S+) (\S+) (#\d+)$", re.MULTILINE)
+_MARK = re.compile(r"^@(begin|end) (\S+) (\S+) (#\d+)(?: (\S+))?$", re.MULTILINE)
 
 
 @dataclass
@@ -65,10 +100,13 @@ class Figures:
     wanted: Counter[str] = field(default_factory=Counter)
     hit: Counter[str] = field(default_factory=Counter)
     """By what was going on: the innermost phases that had begun and not ended."""
+    places: Counter[str] = field(default_factory=Counter)
     recovered_s: list[float] = field(default_factory=list)
     proofs: int = 0
     rows: int = 0
     wrong: list[dict[str, Any]] = field(default_factory=list)
+    lasted: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """How long the phases take, in seconds: a kill falls into any moment of them."""
 
 
 class Marks:
@@ -78,18 +116,19 @@ class Marks:
         self._log = log
         self._from = log.stat().st_size
 
-    def open(self) -> list[str]:
-        """The phases that have begun and not ended."""
+    def open(self, lasted: dict[str, list[float]]) -> dict[str, str]:
+        """The phases that have begun and not ended, each with what; and how long those took that ended."""
         with self._log.open("rb") as lines:
             lines.seek(self._from)
             text = lines.read().decode(errors="replace")
-        found: dict[str, str] = {}
-        for kind, phase, what, mark in _MARK.findall(text):
+        found: dict[str, tuple[str, str]] = {}
+        for kind, phase, what, mark, seconds in _MARK.findall(text):
             if kind == "begin":
-                found[mark] = f"{phase} {what}"
+                found[mark] = phase, what
             else:
                 found.pop(mark, None)
-        return list(found.values())
+                lasted[phase].append(float(seconds))
+        return dict(found.values())
 
 
 def main() -> int:
@@ -99,83 +138,101 @@ def main() -> int:
     for number_of_signal in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_of_signal, lambda *_: stopped.set())
     with running(VIEWS) as pipeline:
-        with_marks(pipeline)
+        order = with_marks(pipeline)
         with Writes(pipeline.settings, number("SOAK_RATE", 200)) as writes:
             while figures.kills < int(number("KILLS", 100)) and not figures.wrong and not stopped.is_set():
-                kill_once(pipeline, random, figures)
+                writes.await_quiet()
+                kill_once(pipeline, random, order, figures)
                 write_result("apply_kills", result(figures, writes.rate, time.monotonic() - began_s))
                 say(f"{figures.kills} kills: {dict(figures.hit)}, wrong: {figures.wrong}")
     return int(bool(figures.wrong))
 
 
-def with_marks(pipeline: Pipeline) -> None:
-    """Apply as it is, but telling what it does."""
+def with_marks(pipeline: Pipeline) -> Path:
+    """Apply as it is, but telling what it does; the file by which it is told when to die."""
+    order = pipeline.config.with_name("kill-order")
     pipeline.apply.stop()
     pipeline.apply.module = "tests.soak.marked"
+    pipeline.apply.environment = {ORDER: str(order)}
     pipeline.start_apply()
+    return order
 
 
-def kill_once(pipeline: Pipeline, random: Random, figures: Figures) -> None:
+def kill_once(pipeline: Pipeline, random: Random, order: Path, figures: Figures) -> None:
     """One phase, one kill, one proof of everything."""
     wanted = PHASES[figures.kills % len(PHASES)]
     marks = Marks(pipeline.apply.log)
+    whole_s = min(10.0, median(figures.lasted.get(wanted) or [1.0]))
+    make(order, wanted, random.uniform(0.0, 10.0 if wanted == "any" else whole_s))
     helper = begin(pipeline, random, wanted)
-    wait_for(marks, wanted, random)
-    assert pipeline.apply.alive, pipeline.apply.text()[-5000:]
-    pipeline.apply.kill()
+    await_death(pipeline, random, wanted)
     killed_s = time.monotonic()
+    hit = innermost(marks.open(figures.lasted))
     figures.kills += 1
     figures.wanted[wanted] += 1
-    figures.hit.update(innermost(marks.open()))
+    figures.hit.update(hit.keys())
+    figures.places.update(f"{phase} {what}" for phase, what in hit.items() if "/" in what)
+    order.unlink(missing_ok=True)
     pipeline.start_apply()
     if helper is not None:
         assert helper.process is not None
-        helper.process.wait(CAUGHT_UP_S)
+        if helper.process.wait(CAUGHT_UP_S):
+            figures.wrong.append({"command": helper.words, "exit": helper.process.returncode, "log": str(helper.log)})
     pipeline.catch_up(int(CAUGHT_UP_S))
     figures.recovered_s.append(time.monotonic() - killed_s)
-    if wanted == "repair":  # what was planted and not mended before the kill
-        repaired = pipeline.run("prove", "--repair", timeout_s=CAUGHT_UP_S)
-        assert repaired.returncode == 0, repaired.stdout + repaired.stderr
     prove_all(pipeline, figures)
+
+
+def make(order: Path, wanted: str, delay_s: float) -> None:
+    """All of it at once: apply looks for it all the time."""
+    written = order.with_suffix(".new")
+    written.write_text(f"{'batch' if wanted == 'any' else wanted} {delay_s:.4f}")
+    written.rename(order)
 
 
 def begin(pipeline: Pipeline, random: Random, wanted: str) -> Command | None:
     """Have apply do what is to be interrupted, if it does not do so by itself."""
-    if wanted in ("rebuild", "swap"):
-        words: tuple[str, ...] = ("rebuild", random.choice(REBUILT[:3] if wanted == "swap" else REBUILT))
-    elif wanted == "repair":
-        for key in random.sample(list(STILL), 3):
-            Delta(pipeline.settings, "basket").lose(key)
-        words = ("prove", "--repair")
+    sink = wanted.rpartition("-")[2]
+    if wanted in ("load", "catch-up", "gate", "swap", "swap-delta", "swap-search", "swap-cache"):
+        proved = wanted in ("gate", "catch-up") or random.random() < 0.2
+        view = random.choice([name for name, sinks in SINKS_OF.items() if sink in sinks or "-" not in wanted or proved])
+        words: tuple[str, ...] = ("rebuild", view, *(["--prove"] if proved else []))
+    elif wanted == "repair" or wanted.startswith("mend-"):
+        where = sink if wanted != "repair" else random.choice(list(BACK_DOORS))
+        plant(pipeline, random, where)
+        words = ("prove", "--repair", "paid_orders")
     else:
         return None
     return Command(pipeline.config, words, pipeline.apply.log.with_name("helper.log")).start()
 
 
-def wait_for(marks: Marks, wanted: str, random: Random) -> None:
-    """Until that phase has begun, and then some moment of it."""
-    deadline = time.monotonic() + OPENED_S
-    while wanted != "any" and time.monotonic() < deadline:
-        if any(phase.split()[0] == wanted for phase in marks.open()):
-            break
-        threading.Event().wait(0.005)
-    # The moment is the input here: swaps and commits are short, a refresh is not.
-    threading.Event().wait(random.uniform(0.0, {"swap": 0.02, "maintenance": 0.2, "any": 10.0}.get(wanted, 1.0)))
+def plant(pipeline: Pipeline, random: Random, sink: str) -> None:
+    """A few wrong rows of those that nobody writes."""
+    back_door = BACK_DOORS[sink](pipeline.settings)
+    lost, wrong, extra = random.sample(list(STILL), 3)
+    back_door.lose(lost)
+    back_door.change(wrong, "customer", "nobody")
+    back_door.copy(extra, EXTRA + extra)
 
 
-def innermost(phases: list[str]) -> list[str]:
-    """What is counted of the phases that are open: their kinds, without those that only hold others."""
-    kinds = {phase.split()[0] for phase in phases}
-    for outer, inner in (("batch", kinds - {"batch"}), ("refresh", kinds & {"write", "rebuild", "maintenance"})):
-        if inner:
-            kinds.discard(outer)
-    for outer, inner in (("rebuild", kinds & {"swap"}), ("write", kinds & {"maintenance"})):
-        if inner:
-            kinds.discard(outer)
-    for phase in phases:
-        if phase.startswith("refresh "):
-            kinds.add(f"in a query's {'table' if phase.endswith('/delta') else 'follower'}")
-    return sorted(kinds) or ["between two batches"]
+def await_death(pipeline: Pipeline, random: Random, wanted: str) -> None:
+    """By the order; else, if that phase is not entered, by a signal at some moment."""
+    assert pipeline.apply.process is not None
+    try:
+        pipeline.apply.process.wait(OPENED_S)
+    except TimeoutExpired:
+        say(f"{wanted} was not entered in {OPENED_S:g} s")
+        threading.Event().wait(random.uniform(0.0, 5.0))  # the moment is the input here
+        pipeline.apply.kill()
+    status = pipeline.apply.process.returncode
+    assert status == -signal.SIGKILL, pipeline.apply.text()[-5000:]
+
+
+def innermost(phases: dict[str, str]) -> dict[str, str]:
+    """What is counted of the phases that are open: without those that only hold others."""
+    kinds = set(phases)
+    holders = {outer for outer, inner in OUTER.items() if (kinds - set(OUTER) if inner is None else kinds & inner)}
+    return {kind: what for kind, what in phases.items() if kind not in holders} or {"between two batches": ""}
 
 
 def prove_all(pipeline: Pipeline, figures: Figures) -> None:
@@ -197,6 +254,8 @@ def result(figures: Figures, rate: float, seconds: float) -> dict[str, Any]:
         "kills": figures.kills,
         "wanted": dict(figures.wanted.most_common()),
         "hit": dict(figures.hit.most_common()),
+        "places": dict(sorted(figures.places.items())),
+        "seed": int(number("SEED", 20261119)),
         "changes_per_s": round(rate),
         "recovered_s": {"p50": round(median(figures.recovered_s), 1), "max": round(max(figures.recovered_s), 1)},
         "proofs": figures.proofs,

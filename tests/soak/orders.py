@@ -11,6 +11,7 @@ import psycopg
 
 from cdc.postgres import connect
 from cdc.settings import Settings
+from tests.soak.bed import measured_elsewhere
 
 STILL = range(1_000_002, 1_004_002, 2)
 """Even ones are paid; each has an odd neighbour, so that a transaction may change two rows."""
@@ -75,6 +76,14 @@ class Writes:
 
     def resume(self) -> None:
         self._go.set()
+
+    def await_quiet(self) -> None:
+        """Neither write nor go on while others measure."""
+        if measured_elsewhere():
+            self.pause()
+            while measured_elsewhere():
+                time.sleep(1)
+            self.resume()
 
     def _run(self) -> None:
         assert self._settings.source.admin is not None

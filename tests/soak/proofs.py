@@ -1,7 +1,7 @@
 """Proofs under load: none may cry wolf, and none may miss what was planted; each corruption is mended and proved again.
 
 PLANTED (ROUND at a time), RETYPED, PROOFS, SOAK_RATE (changes a second), SEED, QUERIES=0 for row-wise views alone.
-Writes bench/results/prove.json; exit 1 if it is not so.
+Writes bench/results/prove.json after every step; exit 1 if it is not so. QUIET_FILE: nothing begins while it exists.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
-from statistics import quantiles
+from statistics import median
+from types import TracebackType
 from typing import Any
 
 from cdc.cli.proving import sinks_of
 from cdc.cli.views import named_views
+from cdc.postgres import connect
 from cdc.settings import Settings
 from cdc.stack import daemon
 from cdc.stack.kafka import Kafka
@@ -43,24 +46,34 @@ QUERIES = {
     "SELECT id % 97 AS rest, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY id % 97",
 }
 CHUNK_ROWS = 2_500
+IN_CHUNKS_EVERY = 8
 CATCH_UP_S = 900
+LOOK_S = 0.05
+OPEN = (
+    "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0) FROM pg_stat_activity "
+    "WHERE application_name = 'afterimage prove'"
+)
 
 
 @dataclass
 class Figures:
     """What was seen."""
 
-    seconds: list[float] = field(default_factory=list)
-    held_s: list[float] = field(default_factory=list)
+    held_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     chunks: list[int] = field(default_factory=list)
     rows: int = 0
     false_alarms: list[dict[str, Any]] = field(default_factory=list)
     planted: Counter[str] = field(default_factory=Counter)
-    places: Counter[str] = field(default_factory=Counter)
+    places: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     missed: list[str] = field(default_factory=list)
     surplus: list[str] = field(default_factory=list)
     unmended: list[str] = field(default_factory=list)
     rebuilt: int = 0
+
+    @property
+    def proofs(self) -> int:
+        return sum(map(len, self.seconds.values()))
 
     @property
     def wrong(self) -> bool:
@@ -74,25 +87,49 @@ def main() -> int:
     for number_of_signal in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_of_signal, lambda *_: stopped.set())
     # Whoever loses patience gets what there is so far.
-    with running() as pipeline, Writes(pipeline.settings, number("SOAK_RATE", 1_000)) as writes:
-        wanted = int(number("PLANTED", 200))
-        retyped = min(wanted, int(number("RETYPED", 4)))
-        while sum(figures.planted.values()) < wanted - retyped and not stopped.is_set():
-            count = min(int(number("ROUND", 20)), wanted - retyped - sum(figures.planted.values()))
-            plant_and_repair(pipeline, random, count, figures)
-            say(f"{sum(figures.planted.values())} planted, missed {figures.missed}, unmended {figures.unmended}")
-        for at in range(0 if stopped.is_set() else retyped):
-            retype_and_repair(pipeline, writes, (VIEW, MIRROR)[at % 2], figures, alone=at == retyped - 1)
-            say(f"{figures.planted['wrong type of a column']} columns retyped, rebuilt {figures.rebuilt}")
-        # The first of these also shows that views over what was corrupted are right, now that that is mended.
-        for done in range(1, int(number("PROOFS", 100)) + 1):
-            prove_once(pipeline.settings, figures, in_chunks=done % 2 == 0)
-            last = f"{figures.seconds[-1]:.0f} s, held {figures.held_s[-1]:.1f} s"
-            say(f"{done} proofs, last {last}, {len(figures.false_alarms)} false alarms, {writes.rate:.0f} changes/s")
+    with (
+        running() as pipeline,
+        Writes(pipeline.settings, number("SOAK_RATE", 1_000)) as writes,
+        Transactions(pipeline) as transactions,
+    ):
+        for step in steps(pipeline, writes, random, figures):
             if stopped.is_set():
                 break
-    write_result("prove", result(figures, writes.rate, time.monotonic() - began_s))
+            writes.await_quiet()
+            say(step())
+            found = result(figures, writes.rate, time.monotonic() - began_s)
+            write_result("prove", found | {"longest_source_transaction_s": round(transactions.longest_s, 2)})
     return int(figures.wrong)
+
+
+def steps(pipeline: Pipeline, writes: Writes, random: Random, figures: Figures) -> Iterator[Callable[[], str]]:
+    """One after the other; each says what there is so far."""
+    wanted = int(number("PLANTED", 200))
+    retyped = min(wanted, int(number("RETYPED", 4)))
+
+    def plant(count: int) -> str:
+        plant_and_repair(pipeline, random, count, figures)
+        return f"{sum(figures.planted.values())} planted, missed {figures.missed}, unmended {figures.unmended}"
+
+    def retype(view: str, alone: bool) -> str:
+        retype_and_repair(pipeline, writes, view, figures, alone=alone)
+        return f"{figures.planted['wrong type of a column']} columns retyped, rebuilt {figures.rebuilt}"
+
+    def prove_all(in_chunks: bool) -> str:
+        seconds = prove_once(pipeline.settings, figures, in_chunks=in_chunks)
+        alarms = len(figures.false_alarms)
+        return f"{figures.proofs} proofs, last {seconds:.0f} s, {alarms} false alarms, {writes.rate:.0f} changes/s"
+
+    left = wanted - retyped
+    while left > 0:
+        count = min(int(number("ROUND", 40)), left)
+        left -= count
+        yield partial(plant, count)
+    for at in range(retyped):
+        yield partial(retype, (VIEW, MIRROR)[at % 2], at == retyped - 1)
+    # The first of these also shows that views over what was corrupted are right, now that that is mended.
+    for done in range(1, int(number("PROOFS", 100)) + 1):
+        yield partial(prove_all, done % IN_CHUNKS_EVERY == 0)
 
 
 @contextmanager
@@ -120,17 +157,46 @@ def running(views: Mapping[str, str] | None = None) -> Iterator[Pipeline]:
             sweep(folder)
 
 
-def prove_once(settings: Settings, figures: Figures, *, in_chunks: bool) -> None:
+class Transactions:
+    """Use in a `with`: the longest transaction that proofs had open on the source."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._settings = pipeline.settings
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.longest_s = 0.0
+
+    def __enter__(self) -> Transactions:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        assert self._settings.source.admin is not None
+        with connect(self._settings.source, self._settings.source.admin) as connection:
+            while not self._stop.wait(LOOK_S):
+                row = connection.execute(OPEN).fetchone()
+                assert row is not None
+                self.longest_s = max(self.longest_s, float(row[0]))
+
+
+def prove_once(settings: Settings, figures: Figures, *, in_chunks: bool) -> float:
     """All views in all sinks; every difference is a false alarm, since nobody has planted any."""
     pace = settings.prove.model_copy(update={"chunk_rows": CHUNK_ROWS} if in_chunks else {})
     settings = settings.model_copy(update={"prove": pace})
     holder, began_s = TimedHolder(ControlHolder(settings)), time.monotonic()
     proofs = prove(settings, named_views(settings, []), sinks_of(settings), holder)
-    figures.seconds.append(time.monotonic() - began_s)
-    figures.held_s.append(holder.longest_s)
+    seconds = time.monotonic() - began_s
+    way = "in_chunks" if in_chunks else "in_one_piece"
+    figures.seconds[way].append(seconds)
+    figures.held_s[way].append(holder.longest_s)
     figures.chunks.append(max(proof.chunks for proof in proofs))
     figures.rows += sum(proof.rows for proof in proofs)
     figures.false_alarms += [proof.to_json() for proof in proofs if not proof.holds]
+    return seconds
 
 
 def plant_and_repair(pipeline: Pipeline, random: Random, count: int, figures: Figures) -> None:
@@ -148,7 +214,7 @@ def plant_and_repair(pipeline: Pipeline, random: Random, count: int, figures: Fi
     for each in corruptions:
         each.plant(pipeline.settings, before[each.key])
         figures.planted[each.kind] += 1
-        figures.places[f"{each.view} in {each.sink}"] += 1
+        figures.places[f"{each.view} in {each.sink}"][each.kind] += 1
     wanted = {each.named for each in corruptions}
     proofs = repair(pipeline, [] if random.random() < 0.5 else ["--chunk-rows", str(CHUNK_ROWS)])
     named = {
@@ -173,7 +239,7 @@ def retype_and_repair(pipeline: Pipeline, writes: Writes, view: str, figures: Fi
         pipeline.apply.stop()
     Delta(pipeline.settings, view).retype("amount")
     figures.planted["wrong type of a column"] += 1
-    figures.places[f"{view} in delta"] += 1
+    figures.places[f"{view} in delta"]["wrong type of a column"] += 1
     proofs = repair(pipeline, [])
     figures.rebuilt += any(proof["rebuilt"] for proof in proofs)
     found = [proof for proof in proofs if proof["found"] and not proof["found"]["holds"]]
@@ -187,7 +253,7 @@ def retype_and_repair(pipeline: Pipeline, writes: Writes, view: str, figures: Fi
 
 def repair(pipeline: Pipeline, words: list[str]) -> list[dict[str, Any]]:
     """By the command."""
-    ended = pipeline.run("prove", "--repair", "--json", *words, VIEW, MIRROR, timeout_s=CATCH_UP_S)
+    ended = pipeline.run("prove", "--repair", "--json", "--keys", "100", *words, VIEW, MIRROR, timeout_s=CATCH_UP_S)
     assert ended.stdout, ended.stderr + pipeline.apply.text()[-3000:]
     proofs: list[dict[str, Any]] = json.loads(ended.stdout)
     return proofs
@@ -203,33 +269,29 @@ def customer(pipeline: Pipeline, key: int) -> str:
 def result(figures: Figures, rate: float, seconds: float) -> dict[str, Any]:
     """For bench/results."""
     return {
-        "proofs": len(figures.seconds),
+        "proofs": figures.proofs,
         "false_alarms": len(figures.false_alarms),
         "rows_compared": figures.rows,
         "changes_per_s": round(rate),
-        "proof_s": _spread(figures.seconds),
-        "held_s": {
-            "in_one_piece": _spread(figures.held_s[::2]),
-            "in_chunks": _spread(figures.held_s[1::2]),
-        },
+        "proof_s": {way: _spread(values) for way, values in figures.seconds.items()},
+        "held_s": {way: _spread(values) for way, values in figures.held_s.items()},
+        "chunk_rows": CHUNK_ROWS,
         "chunks_max": max(figures.chunks, default=0),
         "planted": sum(figures.planted.values()),
         "missed": len(figures.missed),
         "named_besides": len(figures.surplus),
         "not_mended": len(figures.unmended),
         "by_kind": dict(sorted(figures.planted.items())),
-        "by_place": dict(sorted(figures.places.items())),
+        "by_place": {place: dict(sorted(kinds.items())) for place, kinds in sorted(figures.places.items())},
         "rebuilt": figures.rebuilt,
+        "seed": int(number("SEED", 20261119)),
         "seconds": round(seconds, 1),
         "wrong": [*figures.false_alarms, *figures.missed, *figures.surplus, *figures.unmended],
     }
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    if len(values) < 2:
-        return {}
-    cuts = quantiles(values, n=100, method="inclusive")
-    return {"p50": round(cuts[49], 2), "p99": round(cuts[98], 2), "max": round(max(values), 2)}
+    return {"proofs": len(values), "p50": round(median(values), 2), "max": round(max(values), 2)}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from jobs.prove.compare import Digester, compare, named
@@ -29,6 +31,19 @@ def test_all_are_counted_and_a_few_of_each_kind_are_named() -> None:
         number = int(key or "")
         kind = Difference.MISSING if number < 1000 else Difference.EXTRA if number >= 3000 else Difference.DIFFERENT
         assert wanted[digest] is kind
+
+
+def test_rare_differences_leave_their_share_to_others() -> None:
+    digester = Digester([0])
+    source = [(str(n), "a") for n in range(30)]
+    sink = [(str(n), "b") for n in range(1, 31)]
+    found = compare(digester.all(source), digester.all(sink))
+    for keys_max, different in ((20, 18), (7, 5), (100, 29)):
+        assert Counter(found.sample(keys_max).values()) == {
+            Difference.DIFFERENT: different,
+            Difference.MISSING: 1,
+            Difference.EXTRA: 1,
+        }
 
 
 def test_two_proofs_do_not_share_a_salt() -> None:
