@@ -62,9 +62,14 @@ class KeyOrder:
         return KeyOrder(columns) if columns and all(len(column.operators) == 5 for column in columns) else None
 
     @property
-    def columns(self) -> str:
+    def names(self) -> list[str]:
         """The key's columns."""
-        return ", ".join(column.name for column in self._columns)
+        return [column.name for column in self._columns]
+
+    @property
+    def columns(self) -> str:
+        """All of them."""
+        return ", ".join(self.names)
 
     def after(self, key: Key) -> str:
         """The rows that follow a key."""

@@ -1,7 +1,8 @@
 """`afterimage prove --repair`: what differs is put right where it stands, and proved again; else rebuilt and proved.
 
-In: settings and views. Out: the last proofs, with what was found before and what was mended. Keeps true: only keys that
-differ are written; no row goes over the control topic: the running apply compares once more by itself, and mends.
+In: settings and views. Out: the last proofs, with what was found before and what was mended; also of what a view that
+differs is computed from. Keeps true: only keys that differ are written; no row goes over the control topic: the running
+apply compares once more by itself, and mends.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cdc.cli.screen import err, out
 from cdc.cli.views import named_views
 from cdc.settings import Settings
 from jobs.control import ControlClient, Kind, State, apply_owner, publish_proofs
+from jobs.pipeline import lowest_first
 from jobs.prove import Extras, LocalHolder, Mended, OnProgress, Progress, ViewProof, prove
 from jobs.prove.holder import watch_apply
 from jobs.proving import proved
@@ -72,7 +74,9 @@ def _mended(settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgre
     if apply_owner(settings) is None:
         return _mended_here(settings, specs, on_progress, wanted)
     found = prove_views(settings, specs, on_progress, wanted)
-    wrong = [spec for spec in specs if any(proof.view == spec.name and _differs(proof) for proof in found)]
+    if below := _below(settings, _wrong(specs, found), specs):
+        found += prove_views(settings, below, on_progress, wanted)
+    wrong = _wrong(lowest_first([*specs, *below]), found)
     counts: dict[tuple[str, str], Mended] = {}
     for spec in wrong:
         for sink, mended in _mended_by_apply(settings, spec.name, on_progress).items():
@@ -104,9 +108,31 @@ def _mended_here(
             return prove(settings, some, sinks_of(settings), LocalHolder(apply.run_to), on_progress, extras)
 
         found = proofs(specs, wanted.extras(apply.mend))
-        wrong = [spec for spec in specs if any(proof.view == spec.name and proof.mended for proof in found)]
+        if below := _below(settings, _wrong(specs, found), specs):
+            found += proofs(below, wanted.extras(apply.mend))
+        wrong = _wrong([*specs, *below], found)
         again = _by_sink(proofs(wrong, wanted.extras())) if wrong else {}
     return [_repaired(proof, again.get(_key(proof)), proof.mended) for proof in found]
+
+
+def _wrong(specs: Sequence[ViewSpec], found: Sequence[ViewProof]) -> list[ViewSpec]:
+    views = {proof.view for proof in found if _differs(proof) or proof.mended is not None}
+    return [spec for spec in specs if spec.name in views]
+
+
+def _below(settings: Settings, wrong: Sequence[ViewSpec], asked: Sequence[ViewSpec]) -> list[ViewSpec]:
+    """What views that differ are computed from, but for what was asked for anyway.
+
+    Wrong rows there would come back with the next change of their keys.
+    """
+    met: dict[str, ViewSpec] = {}
+    names = {name for spec in wrong for name in spec.relations}
+    while names:
+        found = {spec.name: spec for spec in named_views(settings, sorted(names))}
+        met |= found
+        names = {name for spec in found.values() for name in spec.relations} - met.keys()
+    known = {spec.name for spec in asked}
+    return [spec for spec in met.values() if spec.name not in known]
 
 
 def _repaired(found: ViewProof, again: ViewProof | None, mended: Mended | None) -> Repaired:

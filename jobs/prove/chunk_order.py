@@ -68,9 +68,13 @@ class ChunkOrder:
         first = f"ORDER BY {self._order.columns} LIMIT {rows}"
         return source.estimate(self._spec, self.between(begin, None), first).cost
 
-    def end(self, cut: SourceCut, begin: Key | None, rows: int) -> Key | None:
-        """The key of the row that is so many further on; None where there are not so many left."""
-        return cut.key_at(self._spec, self._order.columns, self.between(begin, None), rows - 1)
+    def end(self, cut: SourceCut, begin: Key | None, rows: int, last: Key | None = None) -> Key | None:
+        """The key of the row that is so many further on; None where there are not so many left, up to the last key."""
+        return cut.key_at(self._spec, self._order.names, self.between(begin, last), rows - 1)
+
+    def last(self, cut: SourceCut) -> Key | None:
+        """The last key that there is; None without rows."""
+        return cut.key_at(self._spec, self._order.names, "true", -1)
 
     def between(self, begin: Key | None, end: Key | None) -> str:
         """The rows after one key, up to another; from the first, or to the last, where there is none."""

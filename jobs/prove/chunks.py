@@ -2,6 +2,7 @@
 
 In: a view with an order, its sinks, rounds. Out: a ViewProof for each sink. Keeps true: every row that the source has
 in a chunk is compared at the chunk's LSN; a key that no chunk had is looked up, and counts as found at one LSN as well.
+The chunks end where the view ended at first: a table may grow faster than it can be read.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class ChunkedProof:
         self._chunk_rows = chunk_rows
         self._sinks = [_Sink(options) for options in large.spec.sinks]
         self._keys = bytearray()
+        self._last: Key | None = None
 
     def run(self) -> list[ViewProof]:
         """A proof for each sink."""
@@ -122,19 +124,21 @@ class ChunkedProof:
         order, sinks = self._large.order, [sink for sink in self._sinks if sink.is_read]
         started = time.monotonic()
         try:
-            end = order.end(cut, begin, self._chunk_rows)
+            if begin is None:
+                self._last = order.last(cut)
+            end = order.end(cut, begin, self._chunk_rows, self._last)
         except CdcError as error:
             for sink in sinks:
                 self._fail(sink, cut.lsn, started, error)
             return None
-        prover = Prover(cut, self._asked, Piece(order.between(begin, end)))
+        prover = Prover(cut, self._asked, Piece(order.between(begin, end or self._last)))
         parts = list(prover.against(self._make_sink, [sink.options for sink in sinks]))
         for sink, part in zip(sinks, parts, strict=True):
             sink.take(part, prover)
         if prover.expected is not None:
             self._keys += keys_of(prover.expected.pairs).tobytes()
             self._rounds.spend(prover.expected.rows)
-        return end
+        return end if end != self._last else None
 
     def _read_strays(self, sinks: Sequence[_Sink]) -> None:
         """Look up what the sinks hold besides, some keys of each at a time."""

@@ -6,7 +6,7 @@ every transaction whose commit record lies before its LSN, and no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -96,11 +96,16 @@ class SourceCut:
             rows: Iterator[TextRow] = copy.rows()
             yield from (_concealed(row, conceal) for row in rows) if conceal else rows
 
-    def key_at(self, spec: ViewSpec, columns: str, condition: str, place: int) -> tuple[str, ...] | None:
-        """Sorted by these columns, what the row at `place` has in them; None where there are not so many rows."""
-        ordered = f"ORDER BY {columns} OFFSET {place} LIMIT 1"
+    def key_at(self, spec: ViewSpec, columns: Sequence[str], condition: str, place: int) -> tuple[str, ...] | None:
+        """Sorted by these columns, what the row at `place` has in them; None where there are not so many rows.
+
+        Place -1 is that of the last row.
+        """
+        way = " DESC" if place < 0 else ""
+        ordered = f"ORDER BY {', '.join(column + way for column in columns)} OFFSET {max(0, place)} LIMIT 1"
+        sql = f"{self._select(spec, ', '.join(columns), condition)} {ordered}"
         with translated(), self.connection.transaction():
-            result = self.connection.execute(f"{self._select(spec, columns, condition)} {ordered}".encode()).pgresult
+            result = self.connection.execute(sql.encode()).pgresult
         if result is None or not result.ntuples:
             return None
         # As Postgres sent them: a cast to text would drop the blanks of char(n).

@@ -176,6 +176,21 @@ def test_rows_that_come_go_and_move_between_the_chunks_are_no_differences(
     assert proof.chunks > 2 * -(-ROWS // 90), "what came into ranges that had been read was looked up"
 
 
+def test_a_proof_ends_where_rows_are_appended_faster_than_it_reads(copy: Copy, admin: psycopg.Connection[Any]) -> None:
+    rests: list[float] = []
+
+    def append(seconds: float) -> None:
+        rests.append(seconds)
+        assert len(rests) < 100, "the proof runs after the end of the table"
+        admin.execute(
+            "INSERT INTO public.many SELECT 'zzz', %s * 1000 + g, 1, '' FROM generate_series(1, 100) g", (len(rests),)
+        )
+
+    proof = copy.prove(rest=append)
+    assert proof.holds, proof
+    assert proof.rows > ROWS, "what the sink holds besides was looked up"
+
+
 def test_one_sink_that_fails_midway_does_not_end_the_others(many: Settings, copy: Copy) -> None:
     other = MemorySink(name="cache", kinds=KINDS)
     told: list[Progress] = []
