@@ -231,6 +231,7 @@ class ApplyRun:
             raise Finished
         boundary = self._fitting(self._log.boundary())
         if boundary is not None and boundary.lsn < until_lsn:
+            self._vigil.require_capture(boundary.lsn, until_lsn)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         return Asked(boundary, RunTo(until_lsn), now_us=_now_us())
 

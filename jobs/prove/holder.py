@@ -20,7 +20,8 @@ from jobs.control.client import KeptRequest
 from jobs.prove.result import OnProgress, Progress, unwatched
 
 ANSWER_TIMEOUT_S: Final = 600.0
-ABSENCE_MAX_S: Final = 20.0
+ABSENCE_MAX_S: Final = 90.0
+"""Whoever starts apply anew waits for Spark, and until the broker has given up the one that died."""
 _LOOK_EVERY_S: Final = 5.0
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from typing import Any, Final
 from cdc.cli.proving import sinks_of
 from cdc.cli.views import named_views
 from cdc.errors import CdcError
+from cdc.settings import Settings
 from jobs.prove import ControlHolder, prove
 from tests.soak.bed import number, say, write_result
 from tests.soak.marked import ORDER
@@ -47,7 +49,7 @@ SINKS_OF: Final = {
     "public.orders": ("delta",),
     "totals": ("delta",),
 }
-BACK_DOORS: Final = {"delta": Delta, "search": Search, "cache": Cache}
+BACK_DOORS: Final[dict[str, Callable[[Settings], Any]]] = {"delta": Delta, "search": Search, "cache": Cache}
 PHASES: Final = (
     "load",
     "repair",

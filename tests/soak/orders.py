@@ -71,6 +71,11 @@ class Writes:
         """Changes a second while it was not paused."""
         return self._changes / max(self._running_s, 1e-9)
 
+    def pace(self, rate: float) -> None:
+        """From now on; what was counted before is forgotten."""
+        self._every_s = CHANGES / rate
+        self._changes, self._running_s = 0, 0.0
+
     def pause(self) -> None:
         self._go.clear()
 

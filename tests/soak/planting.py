@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -11,13 +12,15 @@ from typing import Any
 import pyarrow as pa
 import redis
 import requests
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from cdc.names import index_alias
+from cdc.kafka_clients import consumer, producer
+from cdc.names import index_alias, view_topic
 from cdc.settings import Settings
 
-VIEW, MIRROR = "paid_orders", "public.orders"
+VIEW, MIRROR, FED = "paid_orders", "public.orders", "fed"
 EXTRA = 9_000_000
 COMMIT_ATTEMPTS = 50
 
@@ -67,8 +70,8 @@ class Delta:
 class Search:
     """An index."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._at = f"{settings.search.url}/{index_alias(settings.pipeline, VIEW)}"
+    def __init__(self, settings: Settings, view: str = VIEW) -> None:
+        self._at = f"{settings.search.url}/{index_alias(settings.pipeline, view)}"
 
     def change(self, key: int, column: str, value: Any) -> None:
         self._call("POST", f"_update/{key}", {"doc": {column: value}})
@@ -89,13 +92,13 @@ class Search:
 class Cache:
     """A cache's entries."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, view: str = VIEW) -> None:
         cache = settings.cache
         assert cache.password is not None
         self._client = redis.Redis.from_url(
             cache.url, password=cache.password.get_secret_value(), decode_responses=True
         )
-        self._prefix = f"{settings.pipeline}:{VIEW}"
+        self._prefix = f"{settings.pipeline}:{view}"
 
     def change(self, key: int, column: str, value: Any) -> None:
         self._client.set(self._name(key), json.dumps({**self._entry(key), column: value}))
@@ -115,11 +118,50 @@ class Cache:
         return f"{self._prefix}:{generation}:{key}"
 
 
+class Feed:
+    """A view's topic; another writer's records, behind the newest position."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._name = view_topic(settings.pipeline, FED)
+
+    def change(self, key: int, column: str, value: Any) -> None:
+        record = self._record(key)
+        self._put(key, {**record, "after": {**record["after"], column: value}})
+
+    def lose(self, key: int) -> None:
+        self._put(key, None)
+
+    def copy(self, key: int, as_key: int) -> None:
+        record = self._record(key)
+        self._put(as_key, {**record, "after": {**record["after"], "id": as_key}})
+
+    def _record(self, key: int) -> dict[str, Any]:
+        found: dict[str, Any] | None = None
+        with closing(consumer(self._settings.kafka, "planting")) as client:
+            client.assign([TopicPartition(self._name, 0, OFFSET_BEGINNING)])
+            while (message := client.poll(10)) is not None and message.error() is None:
+                if message.key() == _feed_key(key):
+                    found = json.loads(message.value() or b"null")
+        assert found is not None
+        return found
+
+    def _put(self, key: int, record: dict[str, Any] | None) -> None:
+        writer = producer(self._settings.kafka, "planting")
+        writer.produce(self._name, None if record is None else json.dumps(record), _feed_key(key), partition=0)
+        assert writer.flush(30) == 0
+
+
+def _feed_key(key: int) -> bytes:
+    return b'{"id":%d}' % key
+
+
 PLACES: dict[tuple[str, str], Callable[[Settings], Any]] = {
     (VIEW, "delta"): Delta,
     (VIEW, "search"): Search,
     (VIEW, "cache"): Cache,
     (MIRROR, "delta"): lambda settings: Delta(settings, MIRROR),
+    (FED, "kafka"): Feed,
 }
 FOUND_AS = {
     "wrong value": "different",

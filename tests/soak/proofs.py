@@ -1,6 +1,6 @@
 """Proofs under load: none may cry wolf, and none may miss what was planted; each corruption is mended and proved again.
 
-PLANTED (ROUND at a time), RETYPED, PROOFS, SOAK_RATE (changes a second), SEED, QUERIES=0 for row-wise views alone.
+PLANTED (ROUND at a time), RETYPED, PROOFS, SOAK_RATE (changes a second), PLANT_RATE (the same while it plants), SEED.
 Writes bench/results/prove.json after every step; exit 1 if it is not so. QUIET_FILE: nothing begins while it exists.
 """
 
@@ -35,10 +35,15 @@ from cdc.stack.valkey import Valkey
 from jobs.prove import ControlHolder, TimedHolder, prove
 from tests.soak.bed import number, say, write_result
 from tests.soak.orders import STILL, Writes, fill
-from tests.soak.planting import FROM_BEFORE, MIRROR, VIEW, Delta, chosen
-from tests.support.pipelines import VIEWS, Pipeline, Stores, pipeline_on
+from tests.soak.planting import FED, FROM_BEFORE, MIRROR, VIEW, Delta, chosen
+from tests.support.pipelines import Pipeline, Stores, pipeline_on
 from tests.support.servers import PostgresServer, sweep
 
+OWN = {
+    VIEW: "-- sinks: delta, search, cache\nSELECT id, customer, amount, at FROM public.orders WHERE paid",
+    # A topic keeps all that was ever written to it, and a proof reads it whole: not every change, then.
+    FED: "-- sinks: kafka\nSELECT id, customer, amount FROM orders WHERE paid AND (id % 16 = 2 OR id > 1000000)",
+}
 QUERIES = {
     "lines": "-- sinks: delta, search, cache\n"
     "SELECT i.line, i.order_id, o.customer, o.amount, i.quantity FROM order_items i JOIN orders o ON o.id = i.order_id",
@@ -88,8 +93,8 @@ def main() -> int:
         signal.signal(number_of_signal, lambda *_: stopped.set())
     # Whoever loses patience gets what there is so far.
     with (
-        running() as pipeline,
-        Writes(pipeline.settings, number("SOAK_RATE", 1_000)) as writes,
+        running(spark={}) as pipeline,
+        Writes(pipeline.settings, number("PLANT_RATE", 1_000)) as writes,
         Transactions(pipeline) as transactions,
     ):
         for step in steps(pipeline, writes, random, figures):
@@ -127,13 +132,14 @@ def steps(pipeline: Pipeline, writes: Writes, random: Random, figures: Figures) 
         yield partial(plant, count)
     for at in range(retyped):
         yield partial(retype, (VIEW, MIRROR)[at % 2], at == retyped - 1)
+    writes.pace(number("SOAK_RATE", 1_000))
     # The first of these also shows that views over what was corrupted are right, now that that is mended.
     for done in range(1, int(number("PROOFS", 100)) + 1):
         yield partial(prove_all, done % IN_CHUNKS_EVERY == 0)
 
 
 @contextmanager
-def running(views: Mapping[str, str] | None = None) -> Iterator[Pipeline]:
+def running(views: Mapping[str, str] | None = None, **options: Any) -> Iterator[Pipeline]:
     """Servers for this soak alone, and a pipeline with all that it needs, caught up."""
     with tempfile.TemporaryDirectory(prefix="afterimage-soak-") as made:
         folder = Path(made)
@@ -146,9 +152,9 @@ def running(views: Mapping[str, str] | None = None) -> Iterator[Pipeline]:
                 daemon.start(Valkey(folder / "valkey", port=0)),
             )
             (folder / "pipeline").mkdir()
-            own = {VIEW: VIEWS[VIEW]} | (QUERIES if number("QUERIES", 1) else {})
+            own = {**OWN, **QUERIES}
             tables = ("public.orders", "public.order_items")
-            with pipeline_on(postgres, stores, folder / "pipeline", views or own, tables=tables) as pipeline:
+            with pipeline_on(postgres, stores, folder / "pipeline", views or own, **options, tables=tables) as pipeline:
                 fill(pipeline.admin)
                 pipeline.start()
                 pipeline.catch_up(CATCH_UP_S)
@@ -253,7 +259,9 @@ def retype_and_repair(pipeline: Pipeline, writes: Writes, view: str, figures: Fi
 
 def repair(pipeline: Pipeline, words: list[str]) -> list[dict[str, Any]]:
     """By the command."""
-    ended = pipeline.run("prove", "--repair", "--json", "--keys", "100", *words, VIEW, MIRROR, timeout_s=CATCH_UP_S)
+    ended = pipeline.run(
+        "prove", "--repair", "--json", "--keys", "100", *words, VIEW, MIRROR, FED, timeout_s=CATCH_UP_S
+    )
     assert ended.stdout, ended.stderr + pipeline.apply.text()[-3000:]
     proofs: list[dict[str, Any]] = json.loads(ended.stdout)
     return proofs

@@ -117,6 +117,7 @@ def pipeline_on(
     stores: Stores,
     folder: Path,
     views: Mapping[str, str] = VIEWS,
+    spark: Mapping[str, str] = SHORT_LIVED,
     **source_options: Any,
 ) -> Iterator[Pipeline]:
     """A pipeline with its processes not yet started; `source_options` are those of a prepared source."""
@@ -133,7 +134,7 @@ def pipeline_on(
                 "search": Search(url=f"http://{stores.opensearch.address}"),
                 "cache": Cache(url=f"redis://{stores.valkey.address}/0", password=stores.valkey.password),
                 "delta": Delta(path=str(folder / "delta")),
-                "apply": Apply(master="local[2]", spark=SHORT_LIVED),
+                "apply": Apply(master="local[2]", spark=dict(spark)),
             }
         )
         fix(settings)

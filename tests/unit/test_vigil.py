@@ -1,0 +1,24 @@
+"""What apply notices while it has nothing to write."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from cdc.errors import OperatorError
+from jobs import vigil
+from jobs.vigil import CAPTURE_SILENT_S, Vigil
+
+
+def test_who_waits_for_capture_hears_when_it_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(vigil.time, "monotonic", lambda: now_s)
+    watch = Vigil(cast(Any, None), cast(Any, None))
+    for lsn in (5, 5, 6, 6):
+        now_s += CAPTURE_SILENT_S - 1
+        watch.require_capture(lsn, 9)
+    now_s += 2
+    with pytest.raises(OperatorError, match="capture stands at 0/6 and has not come to 0/9") as caught:
+        watch.require_capture(6, 9)
+    assert caught.value.code == "CAPTURE_SILENT"
