@@ -1,7 +1,7 @@
 """Apply killed at random under load, in each of its phases; after every kill all views in all sinks are proved equal.
 
-KILLS, SEED, SOAK_RATE (changes a second). Writes bench/results/apply_kills.json after every kill; exit 1 on any
-difference. A signal ends it early, with what there is so far.
+KILLS, SEED, SOAK_RATE (changes a second), ADD=1 to add to earlier runs. Writes bench/results/apply_kills.json after
+every kill; exit 1 on any difference. A signal ends it early. QUIET_FILE: nothing begins while it exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cdc.cli.views import named_views
 from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.prove import ControlHolder, prove
-from tests.soak.bed import number, say, write_result
+from tests.soak.bed import number, say, write_run
 from tests.soak.marked import ORDER
 from tests.soak.orders import STILL, Writes
 from tests.soak.planting import EXTRA, Cache, Delta, Search
@@ -89,6 +89,7 @@ OUTER: Final = {
     "load": {"replace-delta", "replace-search", "replace-cache"},
 }
 """Phases that hold others (None: any): they count where none of these is open."""
+COUNTED: Final = ("kills", "proofs", "rows_compared", "wanted", "hit", "wrong")
 OPENED_S: Final = 120.0
 CAUGHT_UP_S: Final = 600.0
 _MARK = re.compile(r"^@(begin|end) (\S+) (\S+) (#\d+)(?: (\S+))?$", re.MULTILINE)
@@ -145,7 +146,7 @@ def main() -> int:
             while figures.kills < int(number("KILLS", 100)) and not figures.wrong and not stopped.is_set():
                 writes.await_quiet()
                 kill_once(pipeline, random, order, figures)
-                write_result("apply_kills", result(figures, writes.rate, time.monotonic() - began_s))
+                write_run("apply_kills", result(figures, writes.rate, time.monotonic() - began_s), COUNTED)
                 say(f"{figures.kills} kills: {dict(figures.hit)}, wrong: {figures.wrong}")
     return int(bool(figures.wrong))
 

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +79,24 @@ def measured_elsewhere() -> bool:
 def say(text: str) -> None:
     """A line for whoever watches."""
     sys.stderr.write(text + "\n")
+
+
+def write_run(name: str, run: dict[str, Any], counted: Collection[str]) -> None:
+    """One run as the result; with ADD=1 one more of those that are there, and what is counted over all of them."""
+    path = RESULTS / f"{name}.json"
+    # A run writes again and again: what was there before it began is kept.
+    earlier = _earlier.setdefault(name, json.loads(path.read_text())["runs"] if "ADD" in os.environ else [])
+    runs = [*earlier, run]
+    write_result(name, {what: _sum([each[what] for each in runs if what in each]) for what in counted} | {"runs": runs})
+
+
+_earlier: dict[str, list[dict[str, Any]]] = {}
+
+
+def _sum(values: list[Any]) -> Any:
+    if isinstance(values[0], dict):
+        return {name: _sum([each[name] for each in values if name in each]) for each in values for name in each}
+    return [part for each in values for part in each] if isinstance(values[0], list) else sum(values)
 
 
 def write_result(name: str, result: dict[str, Any]) -> None:

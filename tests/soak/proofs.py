@@ -1,7 +1,8 @@
 """Proofs under load: none may cry wolf, and none may miss what was planted; each corruption is mended and proved again.
 
-PLANTED (ROUND at a time), RETYPED, PROOFS, SOAK_RATE (changes a second), PLANT_RATE (the same while it plants), SEED.
-Writes bench/results/prove.json after every step; exit 1 if it is not so. QUIET_FILE: nothing begins while it exists.
+PLANTED (ROUND at a time), RETYPED, PROOFS, SOAK_RATE (changes a second), PLANT_RATE (the same while it plants), SEED,
+ADD=1 to add to earlier runs. Writes bench/results/prove.json after every step; exit 1 if it is not so. QUIET_FILE:
+nothing begins while that exists.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 from cdc.cli.proving import sinks_of
 from cdc.cli.views import named_views
-from cdc.postgres import connect
 from cdc.settings import Settings
 from cdc.stack import daemon
 from cdc.stack.kafka import Kafka
@@ -33,7 +32,8 @@ from cdc.stack.opensearch import OpenSearch
 from cdc.stack.postgres import Postgres
 from cdc.stack.valkey import Valkey
 from jobs.prove import ControlHolder, TimedHolder, prove
-from tests.soak.bed import number, say, write_result
+from tests.soak.bed import number, say, write_run
+from tests.soak.open_transactions import Transactions
 from tests.soak.orders import STILL, Writes, fill
 from tests.soak.planting import FED, FROM_BEFORE, MIRROR, VIEW, Delta, chosen
 from tests.support.pipelines import Pipeline, Stores, pipeline_on
@@ -53,11 +53,7 @@ QUERIES = {
 CHUNK_ROWS = 2_500
 IN_CHUNKS_EVERY = 8
 CATCH_UP_S = 900
-LOOK_S = 0.05
-OPEN = (
-    "SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0) FROM pg_stat_activity "
-    "WHERE application_name = 'afterimage prove'"
-)
+COUNTED = ("proofs", "false_alarms", "planted", "missed", "named_besides", "not_mended", "by_kind", "by_place", "wrong")
 
 
 @dataclass
@@ -95,7 +91,7 @@ def main() -> int:
     with (
         running(spark={}) as pipeline,
         Writes(pipeline.settings, number("PLANT_RATE", 1_000)) as writes,
-        Transactions(pipeline) as transactions,
+        Transactions(pipeline.settings) as transactions,
     ):
         for step in steps(pipeline, writes, random, figures):
             if stopped.is_set():
@@ -103,7 +99,7 @@ def main() -> int:
             writes.await_quiet()
             say(step())
             found = result(figures, writes.rate, time.monotonic() - began_s)
-            write_result("prove", found | {"longest_source_transaction_s": round(transactions.longest_s, 2)})
+            write_run("prove", found | {"longest_source_transaction_s": round(transactions.longest_s, 2)}, COUNTED)
     return int(figures.wrong)
 
 
@@ -161,32 +157,6 @@ def running(views: Mapping[str, str] | None = None, **options: Any) -> Iterator[
                 yield pipeline
         finally:
             sweep(folder)
-
-
-class Transactions:
-    """Use in a `with`: the longest transaction that proofs had open on the source."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._settings = pipeline.settings
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.longest_s = 0.0
-
-    def __enter__(self) -> Transactions:
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join(60)
-
-    def _run(self) -> None:
-        assert self._settings.source.admin is not None
-        with connect(self._settings.source, self._settings.source.admin) as connection:
-            while not self._stop.wait(LOOK_S):
-                row = connection.execute(OPEN).fetchone()
-                assert row is not None
-                self.longest_s = max(self.longest_s, float(row[0]))
 
 
 def prove_once(settings: Settings, figures: Figures, *, in_chunks: bool) -> float:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, cast
 
 import pytest
 
 from cdc.errors import OperatorError
-from jobs import vigil
 from jobs.vigil import CAPTURE_SILENT_S, Vigil
 
 
 def test_who_waits_for_capture_hears_when_it_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
-    monkeypatch.setattr(vigil.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     watch = Vigil(cast(Any, None), cast(Any, None))
     for lsn in (5, 5, 6, 6):
         now_s += CAPTURE_SILENT_S - 1
