@@ -80,7 +80,7 @@ def test_where_no_apply_runs_the_command_mends_by_itself(shop: Pipeline) -> None
     shop.apply.stop()
     try:
         touch(shop, 40, 41)
-        Delta(shop.settings, "basket").lose(40)
+        Delta(shop.settings, "basket").lose(44)
         Delta(shop.settings, "public.orders").change(42, "customer", "nobody")
         Cache(shop.settings, "basket").copy(43, 90_043)
         assert mended(repaired(shop)) == {
@@ -90,7 +90,7 @@ def test_where_no_apply_runs_the_command_mends_by_itself(shop: Pipeline) -> None
         }
     finally:
         shop.start_apply()
-    touch(shop, 40, 42)
+    touch(shop, 40, 42, 43, 44)
     require_equal(shop)
 
 

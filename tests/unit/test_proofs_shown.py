@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cdc.cli.standing import Report, ViewStanding
 from cdc.settings import Prove, Settings
 from jobs.control import Proved
 from jobs.prove import Difference, Example, Mended, ViewProof
+from sinks.spec import Kind
 
 
 @pytest.fixture
@@ -70,7 +72,9 @@ class Repairs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *proofs: list[ViewProof]) -> None:
         self._proofs = list(proofs)
         self.asked: list[str] = []
-        monkeypatch.setattr(repairing, "named_views", lambda *_: [Spec("v"), Spec("w")])
+        specs = {"v": Spec("v", "t"), "w": Spec("w", "t"), "t": Spec("t")}
+        asked = lambda names: [specs[name] for name in names or ("v", "w")]  # noqa: E731
+        monkeypatch.setattr(repairing, "named_views", lambda _, names: asked(names))
         monkeypatch.setattr(repairing, "apply_owner", lambda _: "somebody")
         monkeypatch.setattr(
             repairing, "publish_proofs", lambda _, proofs: self.asked.append(f"{len(list(proofs))} kept")
@@ -85,30 +89,44 @@ class Repairs:
 
 
 class Spec:
-    def __init__(self, name: str) -> None:
+    kind = Kind.QUERY
+
+    def __init__(self, name: str, *relations: str) -> None:
         self.name = name
+        self.relations = relations
 
 
 EQUAL = ViewProof("v", "delta", 1, 0.1, rows=3)
 OTHER = ViewProof("w", "delta", 1, 0.1, rows=3)
+BELOW = ViewProof("t", "delta", 1, 0.1, rows=3)
 WRONG = ViewProof("v", "delta", 1, 0.1, rows=3, different=1, examples=(Example(Difference.DIFFERENT, {"id": "1"}),))
 
 
+def test_what_a_wrong_view_reads_is_mended_first(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    below = replace(WRONG, view="t")
+    repairs = Repairs(monkeypatch, [WRONG], [below], [EQUAL, replace(EQUAL, view="t")])
+    assert repairing.run_repair(settings, ["v"], Wanted()) == 0
+    assert repairs.asked == ["mend t", "mend v", "2 kept"]
+    assert "2 of 2 proved equal" in screen.getvalue()
+
+
 def test_a_repair_mends_what_differs_alone(settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch):
-    repairs = Repairs(monkeypatch, [WRONG, OTHER], [EQUAL])
+    repairs = Repairs(monkeypatch, [WRONG, OTHER], [BELOW], [EQUAL])
     assert repairing.run_repair(settings, [], Wanted(as_json=True)) == 0
-    assert repairs.asked == ["mend v", "2 kept"]
-    first, second = json.loads(screen.getvalue())
+    assert repairs.asked == ["mend v", "3 kept"]
+    first, second, _ = json.loads(screen.getvalue())
     assert (first["holds"], first["mended"], first["rebuilt"]) == (True, {"written": 1, "deleted": 0, "left": 0}, False)
     assert (first["found"]["different"], second["found"], second["mended"]) == (1, None, None)
 
 
 def test_what_no_key_mends_is_rebuilt(settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch):
-    repairs = Repairs(monkeypatch, [WRONG, OTHER], [WRONG], [EQUAL])
+    repairs = Repairs(monkeypatch, [WRONG, OTHER], [BELOW], [WRONG], [EQUAL])
     assert repairing.run_repair(settings, [], Wanted()) == 0
-    assert repairs.asked == ["mend v", "rebuild v", "2 kept"]
+    assert repairs.asked == ["mend v", "rebuild v", "3 kept"]
     assert "different id=1" in screen.getvalue()
-    assert "2 of 2 proved equal" in screen.getvalue()
+    assert "3 of 3 proved equal" in screen.getvalue()
 
 
 def test_what_cannot_be_repaired_is_not_tried(settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch):
