@@ -6,12 +6,13 @@ In: a table's path and version, columns, and keys as Arrow columns. Out: exactly
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
 
 ROWS_MAX: Final = 50_000
 BYTES_MAX: Final = 64 << 20
@@ -50,15 +51,22 @@ def rows_among(
 
     try:
         table = DeltaTable(path, version=version, storage_options=dict(options) or None)
-        scanner = table.to_pyarrow_dataset().scanner(
-            columns=list(columns),
-            filter=_condition(among),
-            batch_readahead=BATCHES_AHEAD,
-            fragment_readahead=FILES_AHEAD,
-        )
-        return pa.Table.from_batches(_bounded(scanner.to_batches()), scanner.projected_schema)
+        try:
+            return _scanned(table, columns, _condition(among, _as_it_is))
+        except pa.ArrowNotImplementedError:
+            # Of the texts in files that delta-rs wrote, Arrow compares none as they are.
+            return _scanned(table, columns, _condition(among, _as_text))
     except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
         raise TooMany from error
+
+
+def _scanned(table: DeltaTable, columns: Sequence[str], condition: Any) -> pa.Table:
+    import pyarrow as pa
+
+    scanner = table.to_pyarrow_dataset().scanner(
+        columns=list(columns), filter=condition, batch_readahead=BATCHES_AHEAD, fragment_readahead=FILES_AHEAD
+    )
+    return pa.Table.from_batches(_bounded(scanner.to_batches()), scanner.projected_schema)
 
 
 def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -72,7 +80,7 @@ def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _condition(among: Mapping[str, Any]) -> Any:
+def _condition(among: Mapping[str, Any], field_of: Callable[[str, Any], Any]) -> Any:
     """What Arrow can tell of a row by itself: its single columns' values."""
     import pyarrow as pa
 
@@ -80,7 +88,7 @@ def _condition(among: Mapping[str, Any]) -> Any:
     kinds = [values.type for values in among.values()]
     if any(pa.types.is_timestamp(kind) or pa.types.is_floating(kind) or pa.types.is_nested(kind) for kind in kinds):
         raise TooMany
-    conditions = [_among(values, name) for name, values in among.items()]
+    conditions = [_among(values, field_of(name, values.type)) for name, values in among.items()]
     return reduce(lambda one, other: one & other, conditions) if conditions else None
 
 
@@ -105,11 +113,23 @@ def _comparable(column: Any) -> list[Any]:
     return list(column.to_pylist())
 
 
-def _among(values: Any, name: str) -> Any:
+def _as_it_is(name: str, _: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.field(name)
+
+
+def _as_text(name: str, kind: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.field(name).cast(kind) if pa.types.is_string(kind) or pa.types.is_large_string(kind) else pc.field(name)
+
+
+def _among(values: Any, field: Any) -> Any:
     """Also in a form by which files and row groups are left out."""
     import pyarrow.compute as pc
 
-    field = pc.field(name)
     unique = values.unique()
     some = field.isin(unique)
     ends = pc.min_max(unique)
