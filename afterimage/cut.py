@@ -15,7 +15,7 @@ from afterimage.rows import Rows, imported
 from cdc.errors import ConfigError
 from cdc.lsn import format_lsn, parse_lsn
 from jobs.query.derived import Derived, alone
-from jobs.query.moments import Past, Present
+from jobs.query.moments import Past, Present, hidden
 from jobs.query.resolved import Resolved, selected, whole_table
 from jobs.query.when import When, of_time, parse_when, past
 
@@ -101,10 +101,12 @@ class Cut:
         polars = imported("polars")
         selected = _selected(name, self._moment)
         [found] = selected.tables.values()
-        if self._moment.select(found) is not None:
+        opened = self._open(found)
+        beside = hidden(opened)
+        if self._moment.select(found) is not None and not beside:
             frame: pl.LazyFrame = self._rows(selected).polars().lazy()
         else:
-            frame = polars.scan_delta(self._open(found))
+            frame = polars.scan_delta(opened).drop(beside)
         return frame
 
     def _rows(self, resolved: Resolved) -> Rows:

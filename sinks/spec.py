@@ -8,9 +8,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cdc.changes import Trouble
+
+HIDDEN: Final = "__afterimage_"
+"""How the names of Delta columns begin that no reader is shown; what Postgres calls so is escaped (cdc.names)."""
 
 
 class Kind(enum.Enum):
@@ -84,5 +87,12 @@ class ViewSpec:
     """The share of a query's rows from which on it is computed in full; None: the default."""
     refresh: str = "auto"
     """`auto`, or `full`: always computed in full; `incremental` is as auto, and refused where it would not be."""
+    hidden: tuple[str, ...] = ()
+    """Further columns of its table, which no reader is shown: what brings a query's groups up to date."""
     printed: Mapping[str, str] = field(default_factory=dict)
     """Of the columns that are kept as Postgres prints them: what type it says they have, `jsonb` or `integer[]`."""
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns of its table."""
+        return (*self.columns, *self.hidden)

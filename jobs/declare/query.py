@@ -29,7 +29,7 @@ from jobs.declare.uniqueness import facts
 from jobs.plan import nodes
 from jobs.plan.render import quoted, render
 from jobs.plan.types import printed
-from jobs.plan.view import ViewPlan
+from jobs.plan.view import ViewPlan, with_tally
 from sinks.spec import Kind, ViewSpec
 
 _ROOT: Final = Around()
@@ -60,6 +60,8 @@ def declare_query(
     nullable = [word for word, each in zip(names, outputs, strict=True) if each in key and each not in filled]
     _check_sinks(resolution, header, nullable)
     plan = ViewPlan(pruned(block.plan, outputs), outputs, key, proof, tuple(dict.fromkeys(resolution.warnings)))
+    if header.refresh != "full":
+        plan = with_tally(plan)
     spec = replace(_spec(name, resolution, header, plan, deltas), nullable_key=bool(nullable))
     columns = [
         Column(word, delta, each.attribute.type, each.attribute.nullable, None, each.c_collated)
@@ -126,6 +128,7 @@ def _spec(name: str, resolution: Resolution, header: Header, plan: ViewPlan, del
         relations=read,
         max_affected=header.max_affected,
         refresh=header.refresh,
+        hidden=plan.tally.names if plan.tally is not None else (),
         printed=printed((delta, each.type) for delta, each in zip(deltas, plan.outputs, strict=True)),
     )
 

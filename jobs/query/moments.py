@@ -16,10 +16,12 @@ from cdc.lsn import format_lsn
 from jobs.ledger import LedgerState
 from jobs.query.derived import Cut, Derived, alone, gone
 from jobs.query.past import PastVersions
+from jobs.query.resolved import selected
 from sinks.history import sql
 from sinks.history.columns import FOLDER, HISTORY
 from sinks.history.reach import Reach, parse_reach
 from sinks.position import load_position
+from sinks.spec import HIDDEN
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -82,6 +84,7 @@ class Present:
     def __init__(self, derived: Derived, state: LedgerState) -> None:
         self._derived = derived
         self._logs = Logs(derived, state)
+        self._opened: dict[str, DeltaTable] = {}
         self.state = state
 
     @property
@@ -111,13 +114,15 @@ class Present:
     def select(self, name: str) -> Select | None:
         """What is meant over the table; None: all of it."""
         if name not in self._logs.named:
-            return None
+            return shown(name, self.open)
         table, kind = self._logs.named[name]
         return self._logs.over(table, kind, self.state.rows[f"{FOLDER}/{table}"].lsn)
 
     def open(self, name: str) -> DeltaTable:
         """The Delta table behind a name."""
-        return self._derived.open(self.state, self._folder(name))
+        if name not in self._opened:
+            self._opened[name] = self._derived.open(self.state, self._folder(name))
+        return self._opened[name]
 
     def unfit(self, name: str) -> int:
         """How many rows it lacks."""
@@ -145,8 +150,8 @@ class Past:
 
     def cut(self, names: Collection[str], _wait_lsn: int | None = None) -> Cut:
         """The position itself."""
-        for name in names:
-            self.select(name)
+        for table in {self._logs.named.get(name, (name, ""))[0] for name in names} & {*self._logs.tables}:
+            self._checked(table)
         return Cut(self.lsn, self.source_ts_us)
 
     def readable(self, lsn: int) -> list[str]:
@@ -157,7 +162,7 @@ class Past:
         """The state, or the versions and changes up to it."""
         table, kind = self._logs.named.get(name, (name, ""))
         if table not in self._logs.tables:
-            return None
+            return shown(name, self.open)
         reach = self._checked(table)
         if kind:
             return self._logs.over(table, kind, self.lsn)
@@ -182,6 +187,19 @@ class Past:
         if (gap := reach.gap_at(self.lsn)) is not None:
             raise _unknown(table, self.lsn, gap)
         return reach
+
+
+def hidden(table: DeltaTable) -> list[str]:
+    """The columns that apply keeps for itself."""
+    return [field.name for field in table.schema().fields if field.name.startswith(HIDDEN)]
+
+
+def shown(name: str, open_: Callable[[str], DeltaTable]) -> Select | None:
+    """A view's columns, if it has others beside; a mirror has none."""
+    if "." in name or not (beside := hidden(table := open_(name))):
+        return None
+    columns = [field.name for field in table.schema().fields if field.name not in beside]
+    return lambda engine: selected(engine, columns, None)
 
 
 def _told(log: DeltaTable, table: str) -> Reach:

@@ -12,17 +12,21 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Attribute
-from jobs.refresh.difference import few_changes, many_changes, not_unique, require_unique
+from jobs.plan.tally import Tally
+from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique, require_unique
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import ReadRelations, Untold
 from jobs.refresh.stored import Stored
+from jobs.refresh.tallied import Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
+from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.refresh import Refresh
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
@@ -33,16 +37,20 @@ KEYS_MAX: Final = 10_000
 SHARE_MAX: Final = 0.2
 """From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""
 
+ROWS_SHARE_MAX: Final = 0.1
+"""From this share of a table's rows on, a tallied view is computed in full."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that differ, as sinks take them; `frame` is None where there are none."""
+    """The rows that differ, as sinks take them; `frame` is None where there are none, `shown` has what readers see."""
 
     frame: DataFrame | None
     count: int
     how: How
     why: str | None = None
     keys: int | None = None
+    shown: DataFrame | None = None
 
 
 class QueryChanges:
@@ -67,18 +75,25 @@ class QueryChanges:
         if self._spec.refresh == "full":
             return self._in_full(evaluation, "its file says so")
         try:
-            return self._by_keys(evaluation, known)
+            return self._by_changes(evaluation, known)
         except Untold:
             return self._in_full(evaluation, "a former state of a table that it reads is not there")
 
-    def _by_keys(self, evaluation: Evaluation, known: Mapping[str, Held | None]) -> Found:
+    def _by_changes(self, evaluation: Evaluation, known: Mapping[str, Held | None]) -> Found:
         told = {name: held for name, held in known.items() if held is not None}
         if told.keys() != known.keys():
             raise Untold
+        tally = self._spec.plan.tally
+        if tally is not None and any(self._relations.many_changed(name, ROWS_SHARE_MAX) for name in told):
+            return self._in_full(evaluation, "many rows changed")
         found = {name: self._relations.images(name, held) for name, held in told.items()}
         changed = {name: images for name, images in found.items() if images is not None}
         if not changed:
             return Found(None, 0, How.INCREMENTAL, keys=0)
+        tallied = self._tallied(evaluation, tally, changed, told) if tally is not None else None
+        return tallied or self._by_keys(evaluation, changed, told)
+
+    def _by_keys(self, evaluation: Evaluation, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Found:
         refresh = evaluation.planned(changed, told)
         affected = evaluation.affected(refresh)
         if refresh.narrowed is None:
@@ -92,12 +107,31 @@ class QueryChanges:
             return self._of_many(evaluation, refresh, self._kept(affected))
         if few.num_rows > self._keys_max():
             return self._in_full(evaluation, f"{few.num_rows} keys are affected")
-        keys = frame_of(self._spark, few, affected.schema)
-        rows = evaluation.rows_of_few(refresh, keys, few)
+        keys = self._spark.createDataFrame(few, affected.schema)
+        rows = evaluation.rows_of_few(refresh.by, keys, few)
         try:
             return self._of_few(evaluation, refresh, few, rows)
         except TooMany:
             return self._compared(self._semi_joined(evaluation, refresh, keys), rows, How.INCREMENTAL, few.num_rows)
+
+    def _tallied(
+        self, evaluation: Evaluation, tally: Tally, changed: Mapping[str, DataFrame], told: Mapping[str, Held]
+    ) -> Found | None:
+        """By the changed rows alone; None where that does not do."""
+        by = sorted(replaced_by(self._spec.plan), key=lambda column: column.id)
+        try:
+            found = Tallied(evaluation, self._stored, tally, by).rows(changed, told)
+            match found:
+                case None:
+                    return Found(None, 0, How.TALLIED, keys=0)
+                case Few():
+                    changes = few_changes(self._spec, found.stored, found.rows, self._lsn)
+                    return self._found(changes, found.like, How.TALLIED, found.groups)
+                case Many():
+                    return self._compared(found.stored, found.rows, How.TALLIED, found.groups)
+        except (PySparkException, TooMany, Unsure, Untold):
+            # What fails over signed rows, an overflow half-way for instance, need not fail over all rows.
+            return None
 
     def _keys_max(self) -> float:
         share = self._spec.max_affected if self._spec.max_affected is not None else SHARE_MAX
@@ -146,12 +180,20 @@ class QueryChanges:
         return self._compared(self._stored.rows(), rows, How.FULL, None, why)
 
     def _found(self, changes: pa.Table, like: DataFrame, how: How, keys: int | None, why: str | None = None) -> Found:
-        from pyspark.sql.types import LongType, StringType, StructField, StructType
+        from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
         control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
+        if self._spec.hidden:
+            control.append(StructField(SHOWN, BooleanType()))
         schema = StructType([*like.schema.fields, *control])
-        frame = frame_of(self._spark, changes, schema) if changes.num_rows else None
-        return Found(frame, changes.num_rows, how, why, keys)
+        frame = self._spark.createDataFrame(changes, schema) if changes.num_rows else None
+        return Found(frame, changes.num_rows, how, why, keys, self._shown(frame))
+
+    def _shown(self, changes: DataFrame | None) -> DataFrame | None:
+        if changes is None or not self._spec.hidden:
+            return changes
+        shown = changes.where(SHOWN).select(*map(quoted, self._spec.columns), OP, LSN, AT)
+        return None if shown.isEmpty() else shown
 
     def _compared(
         self, stored: DataFrame, rows: DataFrame, how: How, keys: int | None, why: str | None = None
@@ -161,7 +203,8 @@ class QueryChanges:
             require_unique(self._spec, rows)
         changes = self._kept(many_changes(self._spec, stored, rows, self._lsn))
         count = changes.count()
-        return Found(changes if count else None, count, how, why, keys)
+        frame = changes if count else None
+        return Found(frame, count, how, why, keys, self._shown(frame))
 
     def _few(self, rows: DataFrame) -> pa.Table:
         most = self._stored.rows_max()

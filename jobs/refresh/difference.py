@@ -1,12 +1,12 @@
 """What a query's stored rows have to become: its rows computed anew, compared with those that are stored.
 
-In: both, of the same keys (or all). Out: the rows that differ, as sinks take them: columns, OP, LSN, AT. Keeps true:
-rows that print alike are no change; two rows of one key are an error, never one of them.
+In: both, of the same keys (or all). Out: the rows that differ, as sinks take them: columns, OP, LSN, AT; SHOWN where
+some are hidden. Keeps true: rows that print alike are no change; two of one key are an error, never one of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import OperatorError
 from jobs.refresh.images import alike
@@ -20,20 +20,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+SHOWN: Final = "__shown"
+"""Whether a row differs in what readers are shown."""
+
 
 def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa.Table:
     """Of rows that are few."""
     import pyarrow as pa
 
-    was = dict(zip(row_values(stored, spec.key), row_values(stored, spec.columns), strict=True))
+    was = dict(zip(row_values(stored, spec.key), row_values(stored, spec.stored), strict=True))
     keys = row_values(new, spec.key)
     if len(set(keys)) < len(keys):
         raise not_unique(spec)
-    pairs = zip(keys, row_values(new, spec.columns), strict=True)
+    pairs = list(zip(keys, row_values(new, spec.stored), strict=True))
     upserts = [at for at, (key, row) in enumerate(pairs) if was.get(key) != row]
     kept = set(keys)
     deletes = [at for at, key in enumerate(row_values(stored, spec.key)) if key not in kept]
-    columns = list(spec.columns)
+    columns = list(spec.stored)
     gone = stored.select(columns).take(pa.array(deletes, pa.int64())).cast(new.select(columns).schema)
     rows = pa.concat_tables([new.select(columns).take(pa.array(upserts, pa.int64())), gone])
     count = rows.num_rows
@@ -42,6 +45,10 @@ def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa
         LSN: pa.array([lsn] * count, pa.int64()),
         AT: pa.array([place(spec, lsn)] * count, pa.string()),
     }
+    if spec.hidden:
+        width = len(spec.columns)
+        shown = (was.get(pairs[at][0], ())[:width] != pairs[at][1][:width] for at in upserts)
+        control[SHOWN] = pa.array([*shown, *(True for _ in deletes)], pa.bool_())
     for name, values in control.items():
         rows = rows.append_column(name, values)
     return rows
@@ -51,17 +58,20 @@ def many_changes(spec: ViewSpec, stored: DataFrame, new: DataFrame, lsn: int) ->
     """Of any number of rows, by Spark."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    row = F.struct(*map(quoted, spec.columns))
+    row = F.struct(*map(quoted, spec.stored))
     ours, theirs = stored.select(row.alias(OLD)), new.select(row.alias(NEW))
     types = {field.name: field.dataType.simpleString() for field in new.schema.fields}
     same = F.lit(True)
     for name in spec.key:
         same = same & F.col(OLD).getField(name).eqNullSafe(F.col(NEW).getField(name))
-    differ = ours.join(theirs, same, "full_outer").where(~alike(OLD, NEW, {name: types[name] for name in spec.columns}))
+    differ = ours.join(theirs, same, "full_outer").where(~alike(OLD, NEW, {name: types[name] for name in spec.stored}))
     op = F.when(F.col(NEW).isNull(), DELETE).otherwise(UPSERT)
     shown = F.coalesce(NEW, OLD)
-    values = [shown.getField(name).alias(name) for name in spec.columns]
-    return differ.select(*values, op.alias(OP), F.lit(lsn).cast("bigint").alias(LSN), F.lit(place(spec, lsn)).alias(AT))
+    values = [shown.getField(name).alias(name) for name in spec.stored]
+    control = [op.alias(OP), F.lit(lsn).cast("bigint").alias(LSN), F.lit(place(spec, lsn)).alias(AT)]
+    if spec.hidden:
+        control.append((~alike(OLD, NEW, {name: types[name] for name in spec.columns})).alias(SHOWN))
+    return differ.select(*values, *control)
 
 
 def upserts(spec: ViewSpec, rows: DataFrame, lsn: int) -> DataFrame:
@@ -69,7 +79,7 @@ def upserts(spec: ViewSpec, rows: DataFrame, lsn: int) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
     control = (F.lit(UPSERT).alias(OP), F.lit(lsn).cast("bigint").alias(LSN), F.lit(place(spec, lsn)).alias(AT))
-    return rows.select(*map(quoted, spec.columns), *control)
+    return rows.select(*map(quoted, spec.stored), *control)
 
 
 def require_unique(spec: ViewSpec, rows: DataFrame) -> None:

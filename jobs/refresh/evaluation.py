@@ -7,20 +7,22 @@ tables as soon as it is parsed, so a name may be given anew while frames of it a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.plan.nodes import Attribute
+from jobs.plan.nodes import Attribute, Scan
 from jobs.plan.view import ViewPlan
 from jobs.refresh.fetched import FetchedScans
 from jobs.refresh.relations import ReadRelations
-from jobs.upkeep.narrow import Key, Narrowing
+from jobs.upkeep.narrow import Key, Known, Narrowed, Narrowing
 from jobs.upkeep.near import Near
 from jobs.upkeep.refresh import Refresh, keyed_sql, plan_refresh
 from jobs.upkeep.tables import KEYS, State, Tables
+from jobs.upkeep.tallying import CHANGED, WAS, folded_sql, rows_sql, signed, stored_sql
 from sinks.delta.held import Held
 from sinks.delta.literals import literal
 from sinks.spec import ViewSpec
@@ -45,6 +47,7 @@ class Evaluation:
         self._now = now
         self._fetched = FetchedScans(self._lookup, self._prefix)
         self._called: set[str] = set()
+        self._was: dict[str, Held] = {}
 
     def all_rows(self) -> DataFrame:
         """The whole answer."""
@@ -72,12 +75,56 @@ class Evaluation:
         assert refresh.narrowed is not None
         return self._keyed(keys, refresh.narrowed)
 
-    def rows_of_few(self, refresh: Refresh, keys: DataFrame, few: pa.Table) -> DataFrame:
+    def rows_of_few(self, by: Iterable[Attribute], keys: DataFrame, few: pa.Table) -> DataFrame:
         """The same of few keys: scans read what these ask for at once, else are bounded by the least and greatest."""
-        known = {column: _key(column.sql, few.column(column.sql), keys) for column in refresh.by}
+        known = {column: _key(column.sql, few.column(column.sql), keys) for column in by}
         plan, _ = Narrowing(self._fetched.scan).narrow(self._plan.root, known)
-        sql = keyed_sql(self._plan, refresh.by, plan, lambda name: self._tables.name(name, State.NOW))
+        sql = keyed_sql(self._plan, tuple(known), plan, lambda name: self._tables.name(name, State.NOW))
         return self._keyed(keys, sql)
+
+    def signed(self, changed: Mapping[str, DataFrame], known: Mapping[str, Held]) -> tuple[DataFrame, bool]:
+        """Of each touched group, the results over what went and over what came; whether it is exactly that."""
+        assert self._plan.tally is not None
+        # These are read as they were; what changed nothing is what it was.
+        self._was = {name: self._relations.former(name, known[name]) for name in changed}
+
+        def values(relation: str, column: str) -> Any:
+            name = relation.removeprefix(CHANGED)
+            return self._relations.image_values(name, known[name], column) if name != relation else None
+
+        found = signed(self._plan.tally, self._tables, changed, Near(values, Narrowing(self._beside_images)))
+        for name, images in changed.items():
+            # In one part, they are grouped without being handed around.
+            few = self._relations.are_few(name, known[name])
+            self._call(name, State.CHANGED, images.coalesce(1) if few else images)
+        for name in found.before:
+            if self._tables.name(name, State.BEFORE) in found.sql:
+                self._call(name, State.BEFORE, self._relations.rows(name, self._was[name]))
+        return self._answer(found.sql), found.is_exact
+
+    def _beside_images(self, node: Scan, known: Known) -> Narrowed:
+        return (node, known) if node.relation.startswith(CHANGED) else self._fetched.scan(node, known)
+
+    def folded(self, signed_: DataFrame, stored: DataFrame, *, is_exact: bool, few: bool) -> DataFrame:
+        """The groups' new results, of what `signed` gave and the view's rows of these groups."""
+        assert self._plan.tally is not None
+        signed_.createOrReplaceTempView(f"{self._prefix}signed")
+        stored.createOrReplaceTempView(f"{self._prefix}stored")
+        rows = stored_sql(self._plan, self._spec.stored, f"{self._prefix}stored")
+        both = self._spark.sql(f"SELECT * FROM {self._prefix}signed UNION ALL {rows}")  # noqa: S608 - our own SQL
+        (both.coalesce(1) if few else both).createOrReplaceTempView(f"{self._prefix}both")
+        return self._spark.sql(folded_sql(self._plan.tally, f"{self._prefix}both", is_exact=is_exact))
+
+    def rows_of_results(self, folded: DataFrame) -> DataFrame:
+        """The view's rows of groups that are there, and sure."""
+        folded.createOrReplaceTempView(f"{self._prefix}folded")
+        return self._shown(self._spark.sql(rows_sql(self._plan, f"{self._prefix}folded")))
+
+    def kept(self, frame: DataFrame) -> DataFrame:
+        """A frame that is read several times, until the batch ends."""
+        held = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._relations.at_end(held.unpersist)
+        return held
 
     def _keyed(self, keys: DataFrame, sql: str) -> DataFrame:
         with _naming:
@@ -89,7 +136,7 @@ class Evaluation:
         for name, held in self._now.items():
             self._call_if_named(sql, self._tables.name(name, State.NOW), partial(self._relations.rows, name, held))
         for name, (relation, rows) in self._fetched.tables.items():
-            self._call_if_named(sql, name, partial(self._relations.frame, relation, rows))
+            self._call_if_named(sql, name, partial(self._relations.frame, relation.removeprefix(WAS), rows))
         return self._spark.sql(sql)
 
     def _call_if_named(self, sql: str, name: str, rows: Callable[[], DataFrame]) -> None:
@@ -98,7 +145,9 @@ class Evaluation:
             rows().createOrReplaceTempView(name)
 
     def _lookup(self, relation: str, wanted: Mapping[str, Any], columns: tuple[str, ...]) -> pa.Table:
-        return self._relations.lookup(relation, self._now[relation], wanted, columns)
+        name = relation.removeprefix(WAS)
+        held = self._now[name] if name == relation else self._was[name]
+        return self._relations.lookup(name, held, wanted, columns)
 
     def column_of(self, attribute: Attribute) -> str:
         """What the view calls it."""
@@ -108,7 +157,7 @@ class Evaluation:
         rows.createOrReplaceTempView(self._tables.name(relation, state))
 
     def _shown(self, rows: DataFrame) -> DataFrame:
-        return rows.toDF(*self._spec.columns)
+        return rows.toDF(*self._spec.stored)
 
 
 def _key(name: str, values: Any, keys: DataFrame) -> Key:

@@ -14,6 +14,8 @@ class How(enum.Enum):
     UNCHANGED = "unchanged"
     """Nothing that it reads had changed."""
     INCREMENTAL = "incremental"
+    TALLIED = "tallied"
+    """By the changed rows alone, added to the results of their groups and taken from them."""
     FULL = "full"
     """Computed anew and compared."""
     LOADED = "loaded"

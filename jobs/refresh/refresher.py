@@ -142,7 +142,7 @@ class Refresher:
         changes = QueryChanges(self.spark, stored, self.relations, now, position.lsn)
         found = changes.since({name: Held.of(offsets.get(name)) for name in now})
         written = self._write(sink, found, position)
-        self.relations.note(spec.name, Moved(stored.held, found.frame, found.count))
+        self.relations.note(spec.name, Moved(stored.held, found.shown, found.count))
         if found.how is not How.UNCHANGED:
             rows_written = written.upserts + written.deletes
             seconds = time.monotonic() - began_s
@@ -166,7 +166,7 @@ class Refresher:
         led = way(known, now, moved.before if moved is not None else None)
         if task.mode is Mode.REPLACE or led is Way.ANEW or known is None:
             return self._loaded(spec, sink, now, position), position
-        if led is Way.STAY:
+        if led is Way.STAY or (led is Way.BATCH and moved is not None and moved.changes is None):
             sink.advance(position)
             return Written(), position
         if led is Way.BATCH and moved is not None and moved.changes is not None:
@@ -180,14 +180,14 @@ class Refresher:
 
     def _between(self, spec: ViewSpec, table: DeltaSink, known: Held, now: Held, lsn: int) -> DataFrame:
         was, rows = (rows_at(self.spark, table.path, held) for held in (known, now))
-        changes = many_changes(spec, was, rows, lsn).persist()
+        changes = many_changes(replace(spec, hidden=()), was, rows, lsn).persist()
         self.relations.at_end(changes.unpersist)
         changes.count()
         return changes
 
     def _loaded(self, spec: ViewSpec, sink: Sink, now: Held, position: Position) -> Written:
         rows = rows_at(self.spark, self._tables[spec.name].path, now)
-        return sink.replace(upserts(spec, rows, position.lsn), position)
+        return sink.replace(upserts(replace(spec, hidden=()), rows, position.lsn), position)
 
     def _tell(self, spec: ViewSpec, position: Position, outcome: Outcome) -> None:
         if live_name(spec.name) == spec.name:

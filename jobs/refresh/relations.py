@@ -33,6 +33,8 @@ from sinks.spec import ViewSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CHANGES_FEW: Final = 1_000
+"""Up to so many, what share they are does not matter."""
 CHANGES_MAX: Final = 10_000
 """More changed keys than this are looked up by Spark."""
 
@@ -133,17 +135,32 @@ class ReadRelations:
         pairs = self._pairs.get((name, since))
         return values_in(pairs, column) if pairs is not None else None
 
+    def are_few(self, name: str, since: Held) -> bool:
+        """Whether its images are rows that this process made."""
+        return (name, since) in self._pairs
+
     def lookup(self, name: str, held: Held, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         """The rows that have one of the wanted values in each of these columns; TooMany where they are not few."""
         sink = self._relations[name].sink
         return rows_among(sink.path, sink.storage_options, held.version, columns, wanted)
 
-    def former_rows(self, name: str, since: Held) -> DataFrame:
-        """All of the relation's rows, as they were; Untold where nothing can say that."""
+    def former(self, name: str, since: Held) -> Held:
+        """Where the rows can be read that the relation had; Untold where nothing can say that."""
         moved, now = self._moved.get(name), self.held(name)
         if not now.continues(since):
             raise Untold
-        return self.rows(name, readable(since, now, moved.before if moved is not None else None))
+        return readable(since, now, moved.before if moved is not None else None)
+
+    def former_rows(self, name: str, since: Held) -> DataFrame:
+        """All of the relation's rows, as they were."""
+        return self.rows(name, self.former(name, since))
+
+    def many_changed(self, name: str, share: float) -> bool:
+        """Whether the batch is known to have changed at least this share of the relation's rows, and not a few."""
+        moved = self._moved.get(name)
+        if moved is None or moved.changes is None or moved.count <= CHANGES_FEW:
+            return False
+        return moved.count >= share * self._relations[name].sink.size(moved.before.version).rows
 
     def images(self, name: str, since: Held) -> DataFrame | None:
         """The rows that are not what they were, before and after; None where all are."""

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.refresh.images import struct_type
 from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
 from jobs.refresh.relations import rows_at
 from sinks.delta import DeltaSink
@@ -33,11 +34,16 @@ class Stored:
 
     def with_keys(self, keys: pa.Table) -> pa.Table:
         """Those that have the values of a row of `keys`, if they are few."""
-        return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.columns, keys)
+        return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.stored, keys)
 
     def all_few(self) -> pa.Table:
         """All of them, if they are few."""
-        return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.columns, None)
+        return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.stored, None)
+
+    def frame(self, rows: pa.Table) -> DataFrame:
+        """Some of them, for Spark."""
+        types = self.sink.types()
+        return self.spark.createDataFrame(rows, struct_type({name: types[name] for name in rows.column_names}))
 
     def count(self) -> int:
         """How many there are, by the table's own statistics."""

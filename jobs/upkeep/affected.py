@@ -44,7 +44,7 @@ def _scan(planning: Planning, node: Scan, wanted: Columns, used: Columns) -> str
     """Rows that are equal in all used columns before and after are no change."""
     source = dict(zip(node.columns, node.sources, strict=True))
     changed = planning.tables.name(node.relation, State.CHANGED)
-    same = [_same(column, quoted(source[column])) for column in ordered(used)]
+    same = [same_image(column, quoted(source[column])) for column in ordered(used)]
     both = f"{OLD} IS NOT NULL AND {NEW} IS NOT NULL"
     differ = f"NOT ({' AND '.join([both, *same])})"
     items = listed(f"r.{quoted(source[column])} AS {column.sql}" for column in ordered(wanted))
@@ -52,7 +52,8 @@ def _scan(planning: Planning, node: Scan, wanted: Columns, used: Columns) -> str
     return f"SELECT {items} FROM {table(images)} WHERE r IS NOT NULL"
 
 
-def _same(column: Attribute, name: str) -> str:
+def same_image(column: Attribute, name: str) -> str:
+    """Whether a changed row's column is what it was."""
     old, new = f"{OLD}.{name}", f"{NEW}.{name}"
     if column.type.family is Family.FLOAT:
         # 0 and -0 are equal and print differently.

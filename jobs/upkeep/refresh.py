@@ -23,7 +23,7 @@ from jobs.upkeep.tables import KEYS, State, Tables
 @dataclass(frozen=True, slots=True)
 class Refresh:
     """`affected` selects the affected values of the attributes `by`; `narrowed` the view's rows that have these, once
-    they are the relation KEYS; `full` all of the view's rows. The last two select the outputs by number, in order.
+    they are the relation KEYS; `full` all of the view's rows. The last two select what is stored by number, in order.
 
     Without `by` any row may differ, but none does where `affected` (which then selects nothing of worth) has no row.
     `before` are the relations whose old state `affected` reads; `costs` says what the change of each relation took.
@@ -43,7 +43,7 @@ def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str], near:
     planning = Planning(tables, frozenset(changed), RULES, near)
     if not by:
         return _whole(view, planning, {})
-    touched = planning.touched(view.root, by, view.outputs)
+    touched = planning.touched(view.root, by, view.stored)
     if Cost.EVERY_KEY in planning.costs.values():
         return _whole(view, Planning(tables, frozenset(changed), RULES), planning.costs)
     return Refresh(
@@ -57,7 +57,7 @@ def plan_refresh(view: ViewPlan, tables: Tables, changed: Collection[str], near:
 
 
 def _whole(view: ViewPlan, planning: Planning, costs: Mapping[str, Cost]) -> Refresh:
-    touched = planning.touched(view.root, (), view.outputs)
+    touched = planning.touched(view.root, (), view.stored)
     costs = dict.fromkeys(planning.changed, Cost.EVERY_KEY) | dict(costs)
     full, before = _full(view, planning.tables), frozenset(planning.before)
     return Refresh((), f"SELECT * FROM {table(touched)} LIMIT 1", None, full, before, costs)
@@ -65,7 +65,7 @@ def _whole(view: ViewPlan, planning: Planning, costs: Mapping[str, Cost]) -> Ref
 
 def _full(view: ViewPlan, tables: Tables) -> str:
     rows = render(view.root, lambda relation: tables.name(relation, State.NOW))
-    return f"SELECT {listed(column.sql for column in view.outputs)} FROM {table(rows)}"
+    return f"SELECT {listed(column.sql for column in view.stored)} FROM {table(rows)}"
 
 
 def _narrowed(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...]) -> str:
@@ -76,5 +76,5 @@ def _narrowed(view: ViewPlan, tables: Tables, by: tuple[Attribute, ...]) -> str:
 def keyed_sql(view: ViewPlan, by: tuple[Attribute, ...], narrowed: Plan, name_of: NameOf) -> str:
     """The view's rows that have the values of KEYS, of a plan narrowed to these; narrowing is never all of it."""
     rows = Keyed(narrowed, KEYS, tuple((column, column.sql) for column in by))
-    shown = listed(column.sql for column in view.outputs)
+    shown = listed(column.sql for column in view.stored)
     return f"SELECT {shown} FROM {derived(rows, name_of)}"

@@ -23,6 +23,7 @@ from jobs.upkeep.tables import Tables
 class Mode(enum.Enum):
     """How much of a view a change makes to be read again."""
 
+    TALLIED = "tallied"
     INCREMENTAL = "incremental"
     PARTIAL = "partial"
     GATED = "gated"
@@ -30,12 +31,15 @@ class Mode(enum.Enum):
 
 
 MEANING: Final[Mapping[Mode, str]] = {
+    Mode.TALLIED: "changed rows are added to the results of their groups and taken from them",
     Mode.INCREMENTAL: "only rows that a change can touch are computed again",
     Mode.PARTIAL: "changes of some relations touch only some rows, changes of others all",
     Mode.GATED: "computed anew as a whole, but only after a change of a row that it reads",
     Mode.FULL: "computed anew as a whole after every change",
 }
 COSTS: Final[Mapping[Cost, str]] = {
+    Cost.TALLIED: "tallied: the changed rows, and what they are joined with; of a group that may have lost its least or"
+    " greatest value, all rows",
     Cost.KEYED: "keyed: the affected keys come from the changed rows alone",
     Cost.FAN_OUT: "keyed, times the fan-out of a join",
     Cost.PARTITIONS: "keyed, all rows of touched window partitions",
@@ -65,7 +69,10 @@ def verdict(view: ViewPlan) -> Verdict:
     costs = {relation: _cost(view, tables, relation) for relation in sorted(found)}
     narrowed = narrow(view.root, {column: Key(column.sql) for column in by})
     by_key, whole = narrowed_scans(narrowed)
-    return Verdict(_mode(by, costs), by, costs, by_key, whole, plan_refresh(view, tables, found))
+    mode = _mode(by, costs)
+    if view.tally is not None:
+        mode, costs = Mode.TALLIED, dict.fromkeys(costs, Cost.TALLIED)
+    return Verdict(mode, by, costs, by_key, whole, plan_refresh(view, tables, found))
 
 
 def _cost(view: ViewPlan, tables: Tables, relation: str) -> Cost:

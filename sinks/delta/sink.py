@@ -102,7 +102,7 @@ class DeltaSink:
             return Written()
         from sinks.delta.failures import translated
 
-        rows = changes.select(*map(quoted, self._spec.columns), OP)
+        rows = changes.select(*map(quoted, self._spec.stored), OP)
         with translated(self._doing):
             commit = self._commit(rows, state, state.stamp.generation, position)
             enable_types(rows, commit, state.features)
@@ -140,7 +140,7 @@ class DeltaSink:
         self._located.require(_known(state))
         known = [state.stamp.generation] if state is not None and state.stamp is not None else []
         with translated(self._doing):
-            kept = rows.where(F.col(OP) == UPSERT).select(*map(quoted, self._spec.columns))
+            kept = rows.where(F.col(OP) == UPSERT).select(*map(quoted, self._spec.stored))
             commit = self._commit(kept, state, new_generation(known), position)
             if state is not None:
                 enable_types(kept, commit, state.features)
@@ -172,11 +172,14 @@ class DeltaSink:
         """Nothing: the ledger vouches for the version that is there (docs/FORMATS.md), a commit would say no more."""
 
     def mend(self, changes: DataFrame, position: Position) -> Written:
-        """Replace whatever rows the keys have, in one commit that says the same position."""
+        """Replace whatever rows the keys have, in one commit that says the same position; nothing hidden is known."""
+        from pyspark.sql import functions as F  # noqa: N812
+
         from sinks.delta.failures import translated
 
         state = self._required()
-        rows = changes.select(*map(quoted, self._spec.columns), OP)
+        hidden = [F.lit(None).cast(state.types[name]).alias(name) for name in self._spec.hidden]
+        rows = changes.select(*map(quoted, self._spec.columns), *hidden, OP)
         with translated(self._doing):
             assert state.stamp is not None
             commit = self._commit(rows, state, state.stamp.generation, position)
@@ -190,7 +193,7 @@ class DeltaSink:
         state = self._state()
         if state is None:
             raise lost("Delta", self._spec.name)
-        return {name: state.types[name] for name in self._spec.columns if name in state.types}
+        return {name: state.types[name] for name in self._spec.stored if name in state.types}
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Every row in the view's columns, without Spark."""

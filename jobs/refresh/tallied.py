@@ -1,0 +1,135 @@
+"""A query's groups brought up to date by the changed rows alone: added to the stored results, and taken from them.
+
+In: an Evaluation, the stored rows, the changed relations. Out: the touched groups' rows, as they are stored and as they
+are now. Keeps true: a group that is UNSURE is computed from all its rows, as affected keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from jobs.plan.nodes import Attribute
+from jobs.plan.tally import Tally
+from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.lookup import TooMany, row_values
+from jobs.refresh.stored import Stored
+from jobs.upkeep.tallying import UNSURE
+from sinks.delta.held import Held
+from sinks.delta.literals import quoted
+
+GROUPS_MAX: Final = 10_000
+"""More touched groups than this stay in Spark."""
+
+
+class Unsure(Exception):  # noqa: N818  not an error: the rows are computed by their keys
+    """Too many groups, or such that no keys name, have to be computed from their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """`like` has the columns and types of `rows`; without it nothing is touched."""
+
+    groups: int
+    stored: pa.Table
+    rows: pa.Table
+    like: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """The same in Spark."""
+
+    groups: int
+    stored: DataFrame
+    rows: DataFrame
+
+
+class Tallied:
+    """One refresh of one query; `by` are the columns by which its rows can be computed."""
+
+    def __init__(self, evaluation: Evaluation, stored: Stored, tally: Tally, by: Sequence[Attribute]) -> None:
+        self._evaluation = evaluation
+        self._stored = stored
+        self._tally = tally
+        self._by = by
+        self._groups = tally.aggregate.groups
+
+    def rows(self, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Few | Many | None:
+        """None where no group is touched."""
+        signed, is_exact = self._evaluation.signed(changed, told)
+        few = signed.limit(2 * GROUPS_MAX + 1).toArrow()
+        if few.num_rows == 0:
+            return None
+        if few.num_rows <= 2 * GROUPS_MAX:
+            try:
+                return self._few(self._stored.spark.createDataFrame(few, signed.schema), few, is_exact=is_exact)
+            except TooMany:
+                pass
+        return self._many(signed, is_exact=is_exact)
+
+    def _few(self, signed: DataFrame, few: pa.Table, *, is_exact: bool) -> Few:
+        stored = self._stored.with_keys(self._named(few, self._groups)) if self._groups else self._stored.all_few()
+        if not self._groups and stored.num_rows != 1:
+            raise Unsure
+        frame = self._stored.frame(stored)
+        folded = self._evaluation.folded(signed, frame, is_exact=is_exact, few=True)
+        results = folded.toArrow()
+        found = self._evaluation.rows_of_results(self._stored.spark.createDataFrame(results, folded.schema))
+        rows = found.toArrow()
+        unsure = results.filter(results.column(UNSURE))
+        if unsure.num_rows:
+            stored, rows = self._computed(unsure, stored, rows, folded)
+        return Few(results.num_rows, stored, rows, found)
+
+    def _computed(
+        self, unsure: pa.Table, stored: pa.Table, rows: pa.Table, folded: DataFrame
+    ) -> tuple[pa.Table, pa.Table]:
+        """All rows of the keys that have an unsure group, in the place of what is there of them."""
+        if not self._by or not set(self._by) <= set(self._groups):
+            raise Unsure
+        names = [column.sql for column in self._by]
+        keys = _distinct(unsure.select(names))
+        frame = self._stored.spark.createDataFrame(keys, folded.select(*names).schema)
+        anew = self._evaluation.rows_of_few(self._by, frame, keys).toArrow()
+        own = self._named(keys, self._by)
+        gone = set(row_values(own, own.column_names))
+        kept = (_without(each, own.column_names, gone) for each in (stored, rows))
+        present = self._stored.with_keys(own)
+        was, now = ((one, other.cast(one.schema)) for one, other in zip(kept, (present, anew), strict=True))
+        return pa.concat_tables(was), pa.concat_tables(now)
+
+    def _named(self, rows: pa.Table, columns: Sequence[Attribute]) -> pa.Table:
+        """Distinct values of these columns, called as in the view's table."""
+        found = _distinct(rows.select([column.sql for column in columns]))
+        return found.rename_columns([self._evaluation.column_of(column) for column in columns])
+
+    def _many(self, signed: DataFrame, *, is_exact: bool) -> Many:
+        kept = self._evaluation.kept(signed)
+        stored = self._stored.rows()
+        if self._groups:
+            pairs = (
+                stored[quoted(self._evaluation.column_of(each))].eqNullSafe(kept[each.sql]) for each in self._groups
+            )
+            stored = stored.join(kept, reduce(lambda one, other: one & other, pairs), "left_semi")
+        elif stored.count() != 1:
+            raise Unsure
+        stored = self._evaluation.kept(stored.select(*map(quoted, self._stored.spec.stored)))
+        folded = self._evaluation.kept(self._evaluation.folded(kept, stored, is_exact=is_exact, few=False))
+        if not folded.where(F.col(UNSURE)).isEmpty():
+            raise Unsure
+        return Many(folded.count(), stored, self._evaluation.rows_of_results(folded))
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    return rows.group_by(rows.column_names).aggregate([])
+
+
+def _without(rows: pa.Table, names: Sequence[str], gone: set[tuple[object, ...]]) -> pa.Table:
+    return rows.filter(pa.array([each not in gone for each in row_values(rows, names)], pa.bool_()))
