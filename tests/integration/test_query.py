@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+import afterimage
 from cdc.errors import ConfigError, OperatorError, TransientError
 from cdc.settings import Settings
 from jobs.ledger import Ledger, LedgerRow
@@ -134,6 +135,19 @@ def test_all_tables_are_read_at_the_ledgers_versions(shop):
     commit(shop, 200)
     answer = run_query(shop, "SELECT count(*) AS n FROM orders")
     assert (answer.cut.lsn, answer.table.to_pylist()) == (200, [{"n": 1}])
+
+
+def test_what_apply_keeps_for_itself_is_not_shown(settings):
+    kept = pa.table({"status": ["new"], "n": [2], "__afterimage_c9": [2]})
+    commit(settings, 100, totals=kept)
+    assert rows(settings, "SELECT * FROM totals t WHERE n > 1") == [{"status": "new", "n": 2}]
+    assert rows(settings, "SELECT count(*) AS n FROM totals") == [{"n": 1}]
+    cut = afterimage.open_folder(settings.delta_root).at()
+    assert pa.table(cut.table("totals")).column_names == ["status", "n"]
+    assert cut.table("totals", ["n"], "n = 2").arrow().to_pylist() == [{"n": 2}]
+    assert cut.scan("totals").collect_schema().names() == ["status", "n"]
+    with pytest.raises(ConfigError):
+        rows(settings, "SELECT __afterimage_c9 FROM totals")
 
 
 def test_names_hostile_to_sql(settings):

@@ -58,6 +58,7 @@ def test_refreshed_views_are_what_postgres_answers(spark: SparkSession, postgres
             keeper.batch()
             assert keeper.differences() == []
         assert sum(view.affected for view in keeper.views.values()) > len(keeper.views)
+        assert sum(view.tallied for view in keeper.views.values()) > 0
 
 
 def test_the_comparison_sees_a_row_that_was_not_refreshed(spark: SparkSession, postgres: PostgresServer) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructField, StructType
 from jobs.plan.nodes import Attribute
 from jobs.prove.render import Renderer, renderer
 from jobs.tables import TableInfo
+from jobs.upkeep import tallying
 from jobs.upkeep.refresh import Refresh, plan_refresh
 from jobs.upkeep.tables import KEYS, NEW, OLD, State, Tables
 from sinks.spec import ViewSpec
@@ -97,7 +98,8 @@ class Keeper:
             return None
         plan = plan_refresh(view.spec.plan, self._names, changed)
         before = self._relations[view.spec.name]
-        rows = self._refreshed(view, plan, before)
+        tallied = self._tallied(view, changed, before) if view.spec.plan.tally is not None else None
+        rows = self._refreshed(view, plan, before) if tallied is None else tallied
         self._replace(view.spec.name, rows)
         return plan
 
@@ -137,7 +139,7 @@ class Keeper:
         return self._spark.sql(view.spec.spark_sql)
 
     def _named(self, view: Kept, query: str) -> DataFrame:
-        return self._spark.sql(query).toDF(*view.spec.columns)
+        return self._spark.sql(query).toDF(*view.spec.stored)
 
     def _add(self, spec: ViewSpec) -> None:
         view = Kept(spec, _rendering(self._connection, spec))
@@ -161,6 +163,31 @@ class Keeper:
         gone = {tuple(map(_exactly, row)) for row in keys}
         kept = [row for row in before.rows.values() if tuple(_exactly(row[at]) for at in places) not in gone]
         return _keyed_rows(narrowed.schema, [*kept, *_rows(narrowed)], view.key)
+
+    def _tallied(self, view: Kept, changed: set[str], before: Relation) -> Relation | None:
+        """By the changed rows alone; None where a group is unsure, so that those are computed by their keys."""
+        plan, name = view.spec.plan, view.spec.name
+        assert plan is not None
+        assert plan.tally is not None
+        found = tallying.signed(plan.tally, self._names, changed)
+        groups = [column.sql for column in plan.tally.aggregate.groups]
+        parts = _rows(self._spark.sql(found.sql))
+        places = [plan.stored.index(column) for column in plan.tally.aggregate.groups]
+        view.affected += len(touched := {tuple(map(_exactly, row[: len(groups)])) for row in parts})
+        if not touched:
+            return before
+        stored = tallying.stored_sql(plan, view.spec.stored, self._names.name(name, State.NOW))
+        rows = f"({found.sql} UNION ALL {stored}) t"
+        folded = self._spark.sql(tallying.folded_sql(plan.tally, rows, is_exact=found.is_exact))
+        results = [row for row in folded.toArrow().to_pylist() if not groups or _group(row, groups) in touched]
+        if any(row[tallying.UNSURE] for row in results):
+            view.unsure += 1
+            return None
+        view.tallied += 1
+        self._frame([tuple(row.values()) for row in results], folded.schema).createOrReplaceTempView("folded")
+        anew = self._named(view, tallying.rows_sql(plan, "folded"))
+        kept = [row for row in before.rows.values() if tuple(_exactly(row[at]) for at in places) not in touched]
+        return _keyed_rows(anew.schema, [*kept, *_rows(anew)] if groups else _rows(anew), view.key)
 
     def _read(self, info: TableInfo) -> Relation:
         texts = printed(self._connection, f'SELECT * FROM "{info.schema}"."{info.table}"')
@@ -199,18 +226,23 @@ class Keeper:
 
 
 class Kept:
-    """A view; `affected` counts the affected keys so far, `recomputed` how often it was computed as a whole."""
+    """A view; `affected` counts the affected keys so far, `recomputed` how often it was computed as a whole.
+
+    `tallied` counts how often its groups followed from changed rows alone, `unsure` how often not all did.
+    """
 
     def __init__(self, spec: ViewSpec, renderers: tuple[Renderer, ...]) -> None:
         self.spec = spec
         self.key = tuple(spec.columns.index(column) for column in spec.key)
         self.affected = 0
         self.recomputed = 0
+        self.tallied = 0
+        self.unsure = 0
         self._renderers = renderers
 
     def rendered(self, row: Row) -> tuple[str | None, ...]:
-        """A row as Postgres would print it."""
-        return tuple(render(value) for render, value in zip(self._renderers, row, strict=True))
+        """A row as Postgres would print it; what is hidden it does not know."""
+        return tuple(render(value) for render, value in zip(self._renderers, row, strict=False))
 
 
 def _path(info: TableInfo) -> str:
@@ -241,6 +273,10 @@ def _keyed_rows(schema: StructType, rows: list[Row], key: tuple[int, ...]) -> Re
     by_key = {tuple(_exactly(row[at]) for at in key): row for row in rows}
     assert len(by_key) == len(rows), "two rows share a key"
     return Relation(schema, key, by_key)
+
+
+def _group(row: Mapping[str, Any], groups: Iterable[str]) -> Row:
+    return tuple(_exactly(row[name]) for name in groups)
 
 
 def _exactly(value: Any) -> Any:

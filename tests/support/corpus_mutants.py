@@ -10,7 +10,7 @@ import pytest
 
 from jobs.declare import ordering, quotients, windows
 from jobs.plan import render
-from jobs.upkeep import lookups
+from jobs.upkeep import lookups, tallying
 from tests.simulation.mutants import Edit
 
 ROWS = """
@@ -87,5 +87,59 @@ MUTANTS = [
         "group_average",
     ),
     _broken("a quotient is cut off", quotients, "_divided", "s.r * 2 >= b.u2, 1, 0", "s.r < 0, 1, 0", "group_average"),
+    _broken(
+        "what went counts as if it came",
+        tallying,
+        "_gathered",
+        "IF({sign} < 0, -{name}, {name})",
+        "{name}",
+        "group_filter",
+        "DELETE FROM orders WHERE id = 1",
+    ),
+    _broken(
+        "old images are forgotten",
+        tallying,
+        "_images",
+        "((-1, OLD), (1, NEW))",
+        "((1, NEW),)",
+        "group_filter",
+        "UPDATE orders SET total = 25 WHERE id = 2",
+    ),
+    _broken(
+        "a group without rows is kept",
+        tallying,
+        "rows_sql",
+        ".sql} > 0",
+        ".sql} >= 0",
+        "group_filter",
+        "DELETE FROM orders WHERE customer_id = 3",
+    ),
+    _broken(
+        "a sum of no values is 0",
+        tallying,
+        "_result",
+        ".sql} > 0, CAST",
+        ".sql} >= 0, CAST",
+        "group_filter",
+        "UPDATE orders SET total = 1 WHERE id = 3",
+    ),
+    _broken(
+        "an extreme is never lost",
+        tallying,
+        "_is_told",
+        " OR {stays})",
+        " OR TRUE)",
+        "group_sums",
+        "DELETE FROM orders WHERE id = 6",
+    ),
+    _broken(
+        "a pair of which both sides changed counts twice",
+        tallying,
+        "_placed",
+        "if node in was else node",
+        "if node in () else node",
+        "group_three",
+        "UPDATE orders SET customer_id = 1 WHERE id = 4; INSERT INTO items VALUES (4, 1, 'p1', 1, 2.50, 0)",
+    ),
     _broken("windows of an average are all rows", windows, "_windowed", "OVER ({over.sql})", "OVER ()", "window_share"),
 ]
