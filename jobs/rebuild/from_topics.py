@@ -52,7 +52,7 @@ class TopicRelations:
             name = tables.name(relation, State.NOW)
             self.rows(relation).createOrReplaceTempView(name)
             self._names.append(name)
-        return self._spark.sql(plan_refresh(spec.plan, tables, spec.relations).full).toDF(*spec.columns)
+        return self._spark.sql(plan_refresh(spec.plan, tables, spec.relations).full).toDF(*spec.stored)
 
     def rows(self, name: str) -> DataFrame:
         """All rows of a relation."""
