@@ -140,7 +140,7 @@ def _sustained(bench: Bench, wanted: Wanted, _: list[str]) -> None:
 
 
 def _views(bench: Bench, wanted: Wanted, _: list[str]) -> None:
-    with field(bench, 1, wanted.rows(wanted.view_millions * ROWS), ["ours"], views.VIEWS) as at:
+    with field(bench, 1, wanted.rows(wanted.view_millions * ROWS), [], views.VIEWS) as at:
         target = "ratio <= 0.2 at 0.1% changed, <= 1.1 at any share"
         for view, figures in views.refreshes(at, wanted.shares, wanted.repeats, target=target).items():
             wanted.save(f"view_{view}", figures)

@@ -101,12 +101,13 @@ def field(
         stack.callback(progress.close)
         made = Field(bench, database, pipeline, called, rows, progress)
         made.publish("SELECT 1")
-        made.sides = [stack.enter_context(_side(kind, made)) for kind in (Ours, Recipe) if kind.name in sides]
+        made.sides = [stack.enter_context(caught_up(kind, made)) for kind in (Ours, Recipe) if kind.name in sides]
         yield made
 
 
 @contextmanager
-def _side(kind: type[Ours] | type[Recipe], made: Field) -> Iterator[Side]:
+def caught_up(kind: type[Ours] | type[Recipe], made: Field) -> Iterator[Side]:
+    """A side that stands where the topics end, and is held."""
     side = kind(made.pipeline, made.tables)
     try:
         side.go()

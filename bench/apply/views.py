@@ -1,8 +1,8 @@
-"""A join and an aggregate over a large table of orders, refreshed by us and computed in full by the peer, in turns.
+"""A join and two aggregates over a large table of orders, refreshed by us and computed in full by the peer, in turns.
 
-In: a Field whose pipeline has these views. Out: Figures at one share of changed rows, and how it goes at others. A
-refresh's seconds are those that the ledger has of it; the peer overwrites a Delta table with the same SELECT over the
-same mirrors, warm, on its own.
+In: a Field without sides. Out: Figures at one share of changed rows, and how it goes at others. Either side has one
+view at a time. A refresh's seconds are those that the ledger has of it; the peer overwrites a Delta table with the same
+SELECT over the same mirrors, warm.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-from bench.apply.field import Field
+from bench.apply.field import Field, caught_up
 from bench.apply.result import Figures, rounded
-from bench.apply.sides import Ours, Recompute
+from bench.apply.sides import Ours, Recompute, Side
 from bench.apply.tables import changed
 from jobs.ledger import Ledger
 
@@ -31,6 +31,7 @@ VIEWS: Mapping[str, str] = {
     "FROM orders GROUP BY customer",
 }
 SHARE = 0.001
+_WARM_UPS = 2
 _CHECKS = {
     "order_customers": "count(*), sum(id), sum(amount), sum(mark), sum(region)",
     "by_status": "count(*), sum(orders), sum(amount), sum(mark)",
@@ -40,39 +41,39 @@ _CHECKS = {
 
 def refreshes(at: Field, shares: Sequence[float], repeats: int, *, target: str) -> dict[str, Figures]:
     """Figures per view; `more` has the ways and seconds at each share."""
-    found = {view: Figures("s", target, more={"rows": at.rows, "shares": {}}) for view in VIEWS}
-    ours = at.side(Ours.name)
-    assert isinstance(ours, Ours)
     peer = Recompute(at.pipeline, at.tables)
     try:
-        for view, select in VIEWS.items():
-            peer.recompute(view, select)
-        for share in shares:
-            turns = [_turn(at, ours, peer, share, turn) for turn in range(repeats + (share == shares[0]))]
-            # The first turn of all warms both up.
-            for view, figures in found.items():
-                _take(figures, [turn[view] for turn in turns[-repeats:]], share)
-        _require_equal(at, peer)
-        for figures in found.values():
-            figures.memory_mb, figures.peer_memory_mb = ours.peak_mb, peer.peak_mb
+        return {view: _view(at, peer, view, shares, repeats, target) for view in VIEWS}
     finally:
         peer.stop()
-    return found
 
 
-def _turn(at: Field, ours: Ours, peer: Recompute, share: float, turn: int) -> dict[str, tuple[float, float, str]]:
-    """Each view's seconds here and there, and the way that we took."""
+def _view(at: Field, peer: Recompute, view: str, shares: Sequence[float], repeats: int, target: str) -> Figures:
+    figures = Figures("s", target, more={"rows": at.rows, "shares": {}})
+    for file in at.pipeline.settings.views.glob("*.sql"):
+        file.unlink()
+    at.pipeline.settings.views.joinpath(f"{view}.sql").write_text(VIEWS[view])
+    peer.recompute(view, VIEWS[view])
+    with caught_up(Ours, at) as ours:
+        for share in shares:
+            # The first turns of all warm both up.
+            turns = [_turn(at, ours, peer, share, view) for _ in range(repeats + _WARM_UPS * (share == shares[0]))]
+            _take(figures, turns[-repeats:], share)
+        _require_equal(at, peer, view)
+        figures.memory_mb, figures.peer_memory_mb = ours.peak_mb, peer.peak_mb
+    return figures
+
+
+def _turn(at: Field, ours: Side, peer: Recompute, share: float, view: str) -> tuple[float, float, str]:
+    """Its seconds here and there, and the way that we took."""
     at.turns += 1
     at.publish(*changed(at.tables[0], max(10, int(at.rows * share)), at.rows, at.turns))
     ours.turn(at.ends())
     state = Ledger(at.pipeline.settings.delta_root).read()
     assert state is not None
-    found = {}
-    for view, select in VIEWS.items():
-        assert state.rows[view].lsn == state.lsn, f"{view} stays behind"
-        last: dict[str, Any] = json.loads(state.rows[view].refreshed)
-        found[view] = (float(last["seconds"]), peer.recompute(view, select), str(last["how"]))
-    return found
+    assert state.rows[view].lsn == state.lsn, f"{view} stays behind"
+    last: dict[str, Any] = json.loads(state.rows[view].refreshed)
+    return float(last["seconds"]), peer.recompute(view, VIEWS[view]), str(last["how"])
 
 
 def _take(figures: Figures, turns: Sequence[tuple[float, float, str]], share: float) -> None:
@@ -87,11 +88,11 @@ def _take(figures: Figures, turns: Sequence[tuple[float, float, str]], share: fl
     }
 
 
-def _require_equal(at: Field, peer: Recompute) -> None:
+def _require_equal(at: Field, peer: Recompute, view: str) -> None:
     """Ours after all refreshes is the peer's last computation."""
-    for view, words in _CHECKS.items():
-        here, there = (_sums(Path(folder) / view, words) for folder in (at.pipeline.settings.delta_root, peer.folder))
-        assert here == there, f"{view} holds {here}, computed in full {there}"
+    folders = (at.pipeline.settings.delta_root, peer.folder)
+    here, there = (_sums(Path(folder) / view, _CHECKS[view]) for folder in folders)
+    assert here == there, f"{view} holds {here}, computed in full {there}"
 
 
 def _sums(folder: Path, words: str) -> list[str]:

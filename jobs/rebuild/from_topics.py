@@ -1,7 +1,8 @@
 """What a query reads as of one position, from the topics alone: no Delta table has a part in it.
 
 In: ranges of topics from offset zero, the views' declarations. Out: frames of tables, of row-wise views and of queries,
-each evaluated in full. Keeps true: a row that a mirror lacks since a value fits no type is lacking here as well.
+each evaluated in full. Keeps true: a row that a mirror lacks since a value fits no type is lacking here as well; nothing
+is known of a group's rows in the mirrors, which may be wrong where these rows are not.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class TopicRelations:
             name = tables.name(relation, State.NOW)
             self.rows(relation).createOrReplaceTempView(name)
             self._names.append(name)
-        return self._spark.sql(plan_refresh(spec.plan, tables, spec.relations).full).toDF(*spec.stored)
+        rows = self._spark.sql(plan_refresh(spec.plan, tables, spec.relations).full).toDF(*spec.stored)
+        unknown = {name: F.lit(None).cast(rows.schema[name].dataType) for name in spec.hidden}
+        return rows.withColumns(unknown) if unknown else rows
 
     def rows(self, name: str) -> DataFrame:
         """All rows of a relation."""

@@ -185,7 +185,8 @@ class QueryChanges:
         control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
         if self._spec.hidden:
             control.append(StructField(SHOWN, BooleanType()))
-        schema = StructType([*like.schema.fields, *control])
+        rows = [StructField(each.name, each.dataType) for each in like.schema.fields]
+        schema = StructType([*rows, *control])
         frame = self._spark.createDataFrame(changes, schema) if changes.num_rows else None
         return Found(frame, changes.num_rows, how, why, keys, self._shown(frame))
 

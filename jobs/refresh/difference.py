@@ -37,8 +37,10 @@ def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa
     kept = set(keys)
     deletes = [at for at, key in enumerate(row_values(stored, spec.key)) if key not in kept]
     columns = list(spec.stored)
-    gone = stored.select(columns).take(pa.array(deletes, pa.int64())).cast(new.select(columns).schema)
-    rows = pa.concat_tables([new.select(columns).take(pa.array(upserts, pa.int64())), gone])
+    # What is hidden may be NULL in a stored row, though no row that is computed has it so.
+    schema = pa.schema([field.with_nullable(True) for field in new.select(columns).schema])
+    gone = stored.select(columns).take(pa.array(deletes, pa.int64())).cast(schema)
+    rows = pa.concat_tables([new.select(columns).take(pa.array(upserts, pa.int64())).cast(schema), gone])
     count = rows.num_rows
     control: dict[str, pa.Array[Any]] = {
         OP: pa.array([UPSERT] * len(upserts) + [DELETE] * len(deletes), pa.string()),

@@ -264,6 +264,24 @@ def test_a_row_that_was_mended_is_computed_when_it_is_touched(bed: Bed):
     assert '"tallied"' in bed.refresh()["by_status"]
 
 
+def test_the_last_row_of_a_mended_group_goes(bed: Bed):
+    bed.lsn += 1
+    key = 93
+    bed.rows["public.orders"][key] = {**bed.row("public.orders", key), "status": "lonely"}
+    bed.write("public.orders", [(UPSERT, bed.rows["public.orders"][key])])
+    bed.refresh()
+    sink = bed.sinks["by_status"]
+    stored = bed.spark.read.format("delta").load(sink.path).where("status = 'lonely'")
+    columns = [name for name in stored.columns if name in bed.specs["by_status"].columns]
+    mended = stored.select(*columns).selectExpr(
+        "*", f"'{UPSERT}' AS {OP}", f"CAST(1 AS BIGINT) AS {LSN}", f"'' AS {AT}"
+    )
+    sink.mend(mended, bed.position())
+    bed.lsn += 1
+    bed.write("public.orders", [(DELETE, bed.rows["public.orders"].pop(key))])
+    bed.refresh()
+
+
 def test_other_sinks_are_told_only_what_readers_see(bed: Bed):
     """Two rows of a city are one, whatever is counted of them."""
     bed.lsn += 1
