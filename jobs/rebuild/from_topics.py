@@ -1,8 +1,8 @@
 """What a query reads as of one position, from the topics alone: no Delta table has a part in it.
 
 In: ranges of topics from offset zero, the views' declarations. Out: frames of tables, of row-wise views and of queries,
-each evaluated in full. Keeps true: a row that a mirror lacks since a value fits no type is lacking here as well; nothing
-is known of a group's rows in the mirrors, which may be wrong where these rows are not.
+each evaluated in full. Keeps true: a row that a mirror lacks since a value fits no type is lacking here as well;
+nothing is known of a group's rows in the mirrors, which may be wrong where these rows are not.
 """
 
 from __future__ import annotations

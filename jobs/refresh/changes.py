@@ -37,13 +37,17 @@ KEYS_MAX: Final = 10_000
 SHARE_MAX: Final = 0.2
 """From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""
 
-ROWS_SHARE_MAX: Final = 0.1
-"""From this share of a table's rows on, a tallied view is computed in full."""
+ROWS_SHARE_MAX: Final = 0.02
+TALLIED_SHARE_MAX: Final = 0.1
+"""From this share of a table's rows on, a view is computed in full: to find what they affect costs as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that differ, as sinks take them; `frame` is None where there are none, `shown` has what readers see."""
+    """The rows that differ, as sinks take them; `frame` is None where there are none, `shown` has what readers see.
+
+    Or `whole`: all rows, to be put in the place of what there is.
+    """
 
     frame: DataFrame | None
     count: int
@@ -51,13 +55,21 @@ class Found:
     why: str | None = None
     keys: int | None = None
     shown: DataFrame | None = None
+    whole: DataFrame | None = None
 
 
 class QueryChanges:
-    """One refresh of one query."""
+    """One refresh of one query; where nobody `follows` its table, nobody needs to know what differs."""
 
     def __init__(
-        self, spark: SparkSession, stored: Stored, relations: ReadRelations, now: Mapping[str, Held], lsn: int
+        self,
+        spark: SparkSession,
+        stored: Stored,
+        relations: ReadRelations,
+        now: Mapping[str, Held],
+        lsn: int,
+        *,
+        follows: bool,
     ) -> None:
         self._spark = spark
         self._stored = stored
@@ -65,6 +77,7 @@ class QueryChanges:
         self._relations = relations
         self._now = now
         self._lsn = lsn
+        self._follows = follows
         self._proved = stored.spec.plan.key_proof is not None
 
     def since(self, known: Mapping[str, Held | None]) -> Found:
@@ -84,8 +97,9 @@ class QueryChanges:
         if told.keys() != known.keys():
             raise Untold
         tally = self._spec.plan.tally
-        if tally is not None and any(self._relations.many_changed(name, ROWS_SHARE_MAX) for name in told):
-            return self._in_full(evaluation, "many rows changed")
+        share = ROWS_SHARE_MAX if tally is None else TALLIED_SHARE_MAX
+        if self._spec.max_affected is None and any(self._relations.many_changed(name, share) for name in told):
+            return self._anew(evaluation, "many rows changed")
         found = {name: self._relations.images(name, held) for name, held in told.items()}
         changed = {name: images for name, images in found.items() if images is not None}
         if not changed:
@@ -157,7 +171,7 @@ class QueryChanges:
     def _of_many(self, evaluation: Evaluation, refresh: Refresh, affected: DataFrame) -> Found:
         count = affected.count()
         if count > self._keys_max():
-            return self._in_full(evaluation, f"{count} keys are affected")
+            return self._anew(evaluation, f"{count} keys are affected")
         rows = evaluation.rows_of(refresh, affected)
         return self._compared(self._semi_joined(evaluation, refresh, affected), rows, How.INCREMENTAL, count)
 
@@ -168,6 +182,16 @@ class QueryChanges:
             pair = stored[quoted(evaluation.column_of(attribute))].eqNullSafe(keys[attribute.sql])
             same = pair if same is None else same & pair
         return stored.join(keys, same, "left_semi")
+
+    def _anew(self, evaluation: Evaluation, why: str) -> Found:
+        """In full where most files of the table change anyway: to compare would cost more than to write all of it."""
+        if self._follows or self._stored.count() <= self._stored.rows_max():
+            return self._in_full(evaluation, why)
+        rows = evaluation.all_rows()
+        if not self._proved:
+            rows = self._kept(rows)
+            require_unique(self._spec, rows)
+        return Found(None, 0, How.FULL, why, whole=rows)
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:
         rows = evaluation.all_rows()

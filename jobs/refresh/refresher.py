@@ -139,17 +139,25 @@ class Refresher:
             return written, position
         stored = Stored(self.spark, spec, sink, sink.held())
         offsets = self._positions[task.target].offsets
-        changes = QueryChanges(self.spark, stored, self.relations, now, position.lsn)
+        follows = self._follows(task.target)
+        changes = QueryChanges(self.spark, stored, self.relations, now, position.lsn, follows=follows)
         found = changes.since({name: Held.of(offsets.get(name)) for name in now})
-        written = self._write(sink, found, position)
-        self.relations.note(spec.name, Moved(stored.held, found.shown, found.count))
+        written = self._write(spec, sink, found, position)
+        if found.whole is None:
+            self.relations.note(spec.name, Moved(stored.held, found.shown, found.count))
         if found.how is not How.UNCHANGED:
             rows_written = written.upserts + written.deletes
             seconds = time.monotonic() - began_s
             self._tell(spec, position, Outcome(found.how, found.why, found.keys, rows_written, seconds))
         return written, position
 
-    def _write(self, sink: Sink, found: Found, position: Position) -> Written:
+    def _follows(self, table: Target) -> bool:
+        """Whether another sink, or another view, goes by what changed in the table."""
+        return any(table.view in each.reads or each.view == table.view for each in self._sinks if each != table)
+
+    def _write(self, spec: ViewSpec, sink: Sink, found: Found, position: Position) -> Written:
+        if found.whole is not None:
+            return sink.replace(upserts(spec, found.whole, position.lsn), position)
         if found.frame is not None:
             return sink.write(found.frame, position)
         sink.advance(position)

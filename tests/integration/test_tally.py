@@ -21,10 +21,12 @@ from jobs.pipeline import Pipeline
 from jobs.plan.nodes import Aggregate, Attribute, Expr, Scan
 from jobs.plan.tally import tallied
 from jobs.plan.types import INT4, INT8
+from jobs.refresh import relations
 from jobs.refresh import tallied as refreshing
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.refresher import Refresher
 from jobs.refresh.relations import Moved
+from jobs.refresh.stored import Stored
 from jobs.tables import ColumnInfo, TableInfo
 from jobs.upkeep.tallying import UNSURE, folded_sql
 from sinks.delta import DeltaSink
@@ -107,6 +109,7 @@ VIEWS = {
     "total": "SELECT count(*) AS n, sum(amount) AS amount, max(amount) AS most FROM orders WHERE status <> 'void'",
     "by_city": "SELECT c.city, count(o.amount) AS n, sum(o.amount) AS amount FROM orders o"
     " JOIN customers c ON c.id = o.customer GROUP BY c.city",
+    "joined": "SELECT o.id, o.amount, c.city FROM orders o JOIN customers c ON c.id = o.customer",
     "cities": "SELECT DISTINCT city FROM customers",
     "above": "SELECT n, count(*) AS statuses FROM by_status GROUP BY n",
 }
@@ -240,6 +243,21 @@ def test_many_groups_stay_in_spark(bed: Bed, monkeypatch: pytest.MonkeyPatch):
     bed.change("public.orders", "public.customers", only=UPSERT)
     how = bed.refresh()
     assert '"tallied"' in how["by_status"]
+
+
+def test_where_many_rows_changed_a_view_that_nobody_follows_is_written_anew(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(relations, "CHANGES_FEW", 0)
+    monkeypatch.setattr(Stored, "rows_max", lambda _: 0)
+    generations = {name: bed.sinks[name].held().generation for name in ("joined", "by_status")}
+    bed.change("public.orders", keys=20, only=UPSERT)
+    how = bed.refresh()
+    assert all('"full"' in how[name] for name in generations)
+    assert bed.sinks["joined"].held().generation > generations["joined"]
+    # What differs from what readers saw is what another view goes by.
+    assert bed.sinks["by_status"].held().generation == generations["by_status"]
+    monkeypatch.undo()
+    bed.change("public.orders", keys=2)
+    assert '"full"' not in bed.refresh()["joined"]
 
 
 def test_after_a_kill_between_tables_and_views_nothing_is_lost(bed: Bed):
