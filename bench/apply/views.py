@@ -53,8 +53,8 @@ def _view(at: Field, peer: Recompute, view: str, shares: Sequence[float], repeat
     for file in at.pipeline.settings.views.glob("*.sql"):
         file.unlink()
     at.pipeline.settings.views.joinpath(f"{view}.sql").write_text(VIEWS[view])
-    peer.recompute(view, VIEWS[view])
     with caught_up(Ours, at) as ours:
+        peer.recompute(view, VIEWS[view])
         for share in shares:
             # The first turns of all warm both up.
             turns = [_turn(at, ours, peer, share, view) for _ in range(repeats + _WARM_UPS * (share == shares[0]))]
