@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from sinks.delta.opened import answer_at
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -46,24 +48,27 @@ def rows_among(
 ) -> pa.Table:
     """The rows that have one of the given values in each of the given columns; of none given, all rows."""
     import pyarrow as pa
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        table = DeltaTable(path, version=version, storage_options=dict(options) or None)
+        files = answer_at(path, options, version, _files)
         try:
-            return _scanned(table, columns, _condition(among, _as_it_is))
+            return _scanned(files, columns, _condition(among, _as_it_is))
         except pa.ArrowNotImplementedError:
             # Of the texts in files that delta-rs wrote, Arrow compares none as they are.
-            return _scanned(table, columns, _condition(among, _as_text))
+            return _scanned(files, columns, _condition(among, _as_text))
     except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
         raise TooMany from error
 
 
-def _scanned(table: DeltaTable, columns: Sequence[str], condition: Any) -> pa.Table:
+def _files(table: DeltaTable) -> Any:
+    return table.to_pyarrow_dataset()
+
+
+def _scanned(files: Any, columns: Sequence[str], condition: Any) -> pa.Table:
     import pyarrow as pa
 
-    scanner = table.to_pyarrow_dataset().scanner(
+    scanner = files.scanner(
         columns=list(columns), filter=condition, batch_readahead=BATCHES_AHEAD, fragment_readahead=FILES_AHEAD
     )
     return pa.Table.from_batches(_bounded(scanner.to_batches()), scanner.projected_schema)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cdc.errors import CdcError, OperatorError, TransientError
 from sinks.delta.commit import Commit, Mark
 from sinks.delta.log import size_of
+from sinks.delta.opened import answer, newest
 from sinks.executor import estimated_bytes
 from sinks.protocol import DELETE, OP, UPSERT
 from sinks.standing import overtaken
@@ -32,7 +33,7 @@ TABLE_BYTES_MAX: Final = 256 << 20
 
 def table_bytes(path: str, storage_options: Mapping[str, str]) -> int:
     """What the table's files take now."""
-    return size_of(_open(path, storage_options)).bytes
+    return answer(path, storage_options, size_of).bytes
 
 
 def few_rows(rows: DataFrame) -> Any | None:
@@ -46,20 +47,20 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
     """MERGE by key, NULL being a value; `rows` has the table's columns and OP."""
     from deltalake.exceptions import DeltaError
 
-    table = _open(commit.path, storage_options)
-    properties = taken_turn(table, commit)
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
     # Without a NULL in sight, plain equality: files are left out by that alone.
     equals = "IS NOT DISTINCT FROM" if any(rows.column(name).null_count for name in key) else "="
     same = " AND ".join(f"t.{_quoted(name)} {equals} s.{_quoted(name)}" for name in key)
     try:
-        (
-            table.merge(rows, same, source_alias="s", target_alias="t", commit_properties=properties)
-            .when_matched_delete(f"s.{_quoted(OP)} = '{DELETE}'")
-            .when_matched_update(values)
-            .when_not_matched_insert(values, f"s.{_quoted(OP)} = '{UPSERT}'")
-            .execute()
-        )
+        with newest(commit.path, storage_options) as (table, _):
+            properties = taken_turn(table, commit)
+            (
+                table.merge(rows, same, source_alias="s", target_alias="t", commit_properties=properties)
+                .when_matched_delete(f"s.{_quoted(OP)} = '{DELETE}'")
+                .when_matched_update(values)
+                .when_not_matched_insert(values, f"s.{_quoted(OP)} = '{UPSERT}'")
+                .execute()
+            )
     except (DeltaError, OSError) as error:
         raise refused(commit.stamp.view, error) from None  # its message may quote a row
 
@@ -100,12 +101,6 @@ def refused(view: str, error: Exception) -> CdcError:
         f"may the folder be written? else: afterimage rebuild {view}",
         code="DELTA_UNWRITABLE",
     )
-
-
-def _open(path: str, storage_options: Mapping[str, str]) -> Any:
-    from deltalake import DeltaTable
-
-    return DeltaTable(path, storage_options=dict(storage_options) or None)
 
 
 def _quoted(name: str) -> str:

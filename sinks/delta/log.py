@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import TransientError
+from sinks.delta.opened import answer_at, newest
 from sinks.delta.stamp import Stamp
 
 if TYPE_CHECKING:
@@ -42,13 +43,20 @@ def table_state(path: str, storage_options: Mapping[str, str], app_id: str) -> T
 
     with translated(path):
         try:
-            table = _open(path, storage_options)
+            with newest(path, storage_options) as (table, known):
+                if app_id not in known:
+                    known[app_id] = _state(table, app_id)
+                found: TableState = known[app_id]
+                return found
         except TableNotFoundError:
             return None
-        types = {field.name: _spark_type(field.type) for field in table.schema().fields}
-        features = frozenset(table.protocol().writer_features or ())
-        turn = table.transaction_version(app_id) or 0
-        return TableState(table.version(), turn, _newest_stamp(table), types, features)
+
+
+def _state(table: DeltaTable, app_id: str) -> TableState:
+    types = {field.name: _spark_type(field.type) for field in table.schema().fields}
+    features = frozenset(table.protocol().writer_features or ())
+    turn = table.transaction_version(app_id) or 0
+    return TableState(table.version(), turn, _newest_stamp(table), types, features)
 
 
 def rows_written(path: str, storage_options: Mapping[str, str]) -> int:
@@ -69,10 +77,8 @@ class TableSize:
 
 def table_size(path: str, storage_options: Mapping[str, str], version: int) -> TableSize:
     """A version's rows and bytes, as its log says."""
-    from deltalake import DeltaTable
-
     with translated(path):
-        return size_of(DeltaTable(path, version=version, storage_options=dict(storage_options) or None))
+        return answer_at(path, storage_options, version, size_of)
 
 
 def size_of(table: DeltaTable) -> TableSize:
