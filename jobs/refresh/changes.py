@@ -121,7 +121,7 @@ class QueryChanges:
             return self._of_many(evaluation, refresh, self._kept(affected))
         if few.num_rows > self._keys_max():
             return self._in_full(evaluation, f"{few.num_rows} keys are affected")
-        keys = self._spark.createDataFrame(few, affected.schema)
+        keys = frame_of(self._spark, few, affected.schema)
         rows = evaluation.rows_of_few(refresh.by, keys, few)
         try:
             return self._of_few(evaluation, refresh, few, rows)
@@ -211,7 +211,7 @@ class QueryChanges:
             control.append(StructField(SHOWN, BooleanType()))
         rows = [StructField(each.name, each.dataType) for each in like.schema.fields]
         schema = StructType([*rows, *control])
-        frame = self._spark.createDataFrame(changes, schema) if changes.num_rows else None
+        frame = frame_of(self._spark, changes, schema) if changes.num_rows else None
         return Found(frame, changes.num_rows, how, why, keys, self._shown(frame))
 
     def _shown(self, changes: DataFrame | None) -> DataFrame | None:

@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.arrow_frames import frame_of
 from jobs.refresh.images import struct_type
 from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
 from jobs.refresh.relations import rows_at
@@ -43,7 +44,7 @@ class Stored:
     def frame(self, rows: pa.Table) -> DataFrame:
         """Some of them, for Spark."""
         types = self.sink.types()
-        return self.spark.createDataFrame(rows, struct_type({name: types[name] for name in rows.column_names}))
+        return frame_of(self.spark, rows, struct_type({name: types[name] for name in rows.column_names}))
 
     def count(self) -> int:
         """How many there are, by the table's own statistics."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
 from jobs.refresh.evaluation import Evaluation
@@ -69,7 +70,7 @@ class Tallied:
             return None
         if few.num_rows <= 2 * GROUPS_MAX:
             try:
-                return self._few(self._stored.spark.createDataFrame(few, signed.schema), few, is_exact=is_exact)
+                return self._few(frame_of(self._stored.spark, few, signed.schema), few, is_exact=is_exact)
             except TooMany:
                 pass
         return self._many(signed, is_exact=is_exact)
@@ -81,7 +82,7 @@ class Tallied:
         frame = self._stored.frame(stored)
         folded = self._evaluation.folded(signed, frame, is_exact=is_exact, few=True)
         results = folded.toArrow()
-        found = self._evaluation.rows_of_results(self._stored.spark.createDataFrame(results, folded.schema))
+        found = self._evaluation.rows_of_results(frame_of(self._stored.spark, results, folded.schema))
         rows = found.toArrow()
         unsure = results.filter(results.column(UNSURE))
         if unsure.num_rows:
@@ -96,7 +97,7 @@ class Tallied:
             raise Unsure
         names = [column.sql for column in self._by]
         keys = _distinct(unsure.select(names))
-        frame = self._stored.spark.createDataFrame(keys, folded.select(*names).schema)
+        frame = frame_of(self._stored.spark, keys, folded.select(*names).schema)
         anew = self._evaluation.rows_of_few(self._by, frame, keys).toArrow()
         own = self._named(keys, self._by)
         gone = set(row_values(own, own.column_names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -29,7 +30,7 @@ from jobs.refresh.relations import Moved
 from jobs.refresh.stored import Stored
 from jobs.tables import ColumnInfo, TableInfo
 from jobs.upkeep.tallying import UNSURE, folded_sql
-from sinks.delta import DeltaSink
+from sinks.delta import DeltaSink, commit
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT, Position
 
 GROUP, VALUE = Attribute(1, "g", INT4), Attribute(2, "x", INT4)
@@ -223,6 +224,14 @@ class Bed:
 
 def _texts(rows: list[Any]) -> list[str]:
     return sorted(str(sorted(row.asDict().items())) for row in rows)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def several_files() -> Iterator[None]:
+    """Rows of one table are found in many files, or in none of most."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(commit, "ROWS_PER_FILE_MAX", 4)
+        yield
 
 
 @pytest.fixture(scope="module")
