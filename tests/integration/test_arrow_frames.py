@@ -16,7 +16,7 @@ EMPTY = pa.array([], pa.int64())
 @pytest.mark.parametrize(
     ("chunks", "rows"),
     [
-        pytest.param([EMPTY, pa.array([1])], [1], id="an empty one first"),
+        pytest.param([EMPTY, EMPTY, pa.array([1])], [1], id="empty ones first"),
         pytest.param([pa.array([1]), EMPTY, EMPTY, pa.array([2, 3])], [1, 2, 3], id="empty ones between"),
         pytest.param([pa.array([1, 2]), EMPTY], [1, 2], id="an empty one last"),
         pytest.param([EMPTY, EMPTY], [], id="nothing else"),
