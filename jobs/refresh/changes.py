@@ -22,9 +22,9 @@ from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.outcome import How
-from jobs.refresh.relations import ReadRelations, Untold
+from jobs.refresh.relations import CHANGES_MAX, ReadRelations, Untold
 from jobs.refresh.stored import Stored
-from jobs.refresh.tallied import Few, Many, Tallied, Unsure
+from jobs.refresh.tallied import GROUPS_MAX, Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.refresh import Refresh
@@ -37,9 +37,13 @@ KEYS_MAX: Final = 10_000
 SHARE_MAX: Final = 0.2
 """From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""
 
+CHANGES_FEW: Final = 1_000
+"""Up to so many changed rows of a table, what share of it they are does not matter."""
 ROWS_SHARE_MAX: Final = 0.02
-TALLIED_SHARE_MAX: Final = 0.1
+TALLIED_SHARE_MAX: Final = 0.05
 """From this share of a table's rows on, a view is computed in full: to find what they affect costs as much."""
+LARGE_SHARE_MAX: Final = 0.005
+"""The same where they are more than CHANGES_MAX, and Spark has to find them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +100,26 @@ class QueryChanges:
         told = {name: held for name, held in known.items() if held is not None}
         if told.keys() != known.keys():
             raise Untold
-        tally = self._spec.plan.tally
-        share = ROWS_SHARE_MAX if tally is None else TALLIED_SHARE_MAX
-        if self._spec.max_affected is None and any(self._relations.many_changed(name, share) for name in told):
+        if self._spec.max_affected is None and any(map(self._are_many, told)):
             return self._anew(evaluation, "many rows changed")
         found = {name: self._relations.images(name, held) for name, held in told.items()}
         changed = {name: images for name, images in found.items() if images is not None}
         if not changed:
             return Found(None, 0, How.INCREMENTAL, keys=0)
+        tally = self._spec.plan.tally
         tallied = self._tallied(evaluation, tally, changed, told) if tally is not None else None
         return tallied or self._by_keys(evaluation, changed, told)
+
+    def _are_many(self, relation: str) -> bool:
+        """Whether so much of it changed that all rows of the view cost no more."""
+        count, share = self._relations.changed(relation)
+        if count <= CHANGES_FEW:
+            return False
+        if self._spec.plan.tally is None:
+            return share >= (LARGE_SHARE_MAX if count > CHANGES_MAX else ROWS_SHARE_MAX)
+        if share >= TALLIED_SHARE_MAX:
+            return True
+        return count > CHANGES_MAX and GROUPS_MAX < self._stored.count() <= 2 * count
 
     def _by_keys(self, evaluation: Evaluation, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Found:
         refresh = evaluation.planned(changed, told)

@@ -142,7 +142,7 @@ class Refresher:
         follows = self._follows(task.target)
         changes = QueryChanges(self.spark, stored, self.relations, now, position.lsn, follows=follows)
         found = changes.since({name: Held.of(offsets.get(name)) for name in now})
-        written = self._write(spec, sink, found, position)
+        written = self._write(sink, found, position)
         if found.whole is None:
             self.relations.note(spec.name, Moved(stored.held, found.shown, found.count))
         if found.how is not How.UNCHANGED:
@@ -155,9 +155,9 @@ class Refresher:
         """Whether another sink, or another view, goes by what changed in the table."""
         return any(table.view in each.reads or each.view == table.view for each in self._sinks if each != table)
 
-    def _write(self, spec: ViewSpec, sink: Sink, found: Found, position: Position) -> Written:
+    def _write(self, sink: DeltaSink, found: Found, position: Position) -> Written:
         if found.whole is not None:
-            return sink.replace(upserts(spec, found.whole, position.lsn), position)
+            return sink.rewrite(found.whole, position)
         if found.frame is not None:
             return sink.write(found.frame, position)
         sink.advance(position)

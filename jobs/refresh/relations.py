@@ -33,8 +33,6 @@ from sinks.spec import ViewSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CHANGES_FEW: Final = 1_000
-"""Up to so many, what share they are does not matter."""
 CHANGES_MAX: Final = 10_000
 """More changed keys than this are looked up by Spark."""
 
@@ -155,12 +153,12 @@ class ReadRelations:
         """All of the relation's rows, as they were."""
         return self.rows(name, self.former(name, since))
 
-    def many_changed(self, name: str, share: float) -> bool:
-        """Whether the batch is known to have changed at least this share of the relation's rows, and not a few."""
+    def changed(self, name: str) -> tuple[int, float]:
+        """How many of the relation's rows the batch is known to have changed, and what share of them that is."""
         moved = self._moved.get(name)
-        if moved is None or moved.changes is None or moved.count <= CHANGES_FEW:
-            return False
-        return moved.count >= share * self._relations[name].sink.size(moved.before.version).rows
+        if moved is None or moved.changes is None:
+            return 0, 0.0
+        return moved.count, moved.count / max(1, self._relations[name].sink.size(moved.before.version).rows)
 
     def images(self, name: str, since: Held) -> DataFrame | None:
         """The rows that are not what they were, before and after; None where all are."""

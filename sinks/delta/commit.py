@@ -74,9 +74,9 @@ class Commit(Mark):
 def overwrite(
     rows: DataFrame, commit: Commit, key: tuple[str, ...], properties: Mapping[str, str] = PROPERTIES
 ) -> None:
-    """Make the rows the table, schema and all."""
+    """Make the rows the table, schema and all; without a key in the order in which they come."""
     # Sorted files have narrow key ranges, so later batches find theirs by minimum and maximum.
-    ordered = rows.sortWithinPartitions(*map(quoted, key))
+    ordered = rows.sortWithinPartitions(*map(quoted, key)) if key else rows
     options = {**properties, **commit.options, "overwriteSchema": "true", "maxRecordsPerFile": str(ROWS_PER_FILE_MAX)}
     ordered.write.format("delta").mode("overwrite").options(**options).save(commit.path)
 

@@ -148,6 +148,18 @@ class DeltaSink:
         self._require_made(commit)
         return Written(upserts=rows_written(self._path, self._options))
 
+    def rewrite(self, rows: DataFrame, position: Position) -> Written:
+        """Overwrite the table in one commit of the same generation, unsorted: upkeep sorts it when that pays."""
+        from sinks.delta.failures import translated
+
+        state = self._required()
+        assert state.stamp is not None
+        with translated(self._doing):
+            commit = self._commit(rows, state, state.stamp.generation, position)
+            overwrite(rows.select(*map(quoted, self._spec.stored)), commit, (), self.table_properties)
+        self._require_made(commit)
+        return Written(upserts=rows_written(self._path, self._options))
+
     def beside(self) -> DeltaSink:
         """A table in another folder, always a new one."""
         self.clear()
@@ -270,6 +282,12 @@ class BesideDelta(DeltaSink):
         self._require_made(mark)
         self._at = position
         return Written(upserts=rows.num_rows)
+
+    def rewrite(self, rows: DataFrame, position: Position) -> Written:
+        """As of any table."""
+        written = super().rewrite(rows, position)
+        self._at = position
+        return written
 
     def advance(self, position: Position) -> None:
         """Know that it stands there."""
