@@ -10,11 +10,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.refresh.data_files import data_files
 from sinks.delta.opened import answer_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
 
 ROWS_MAX: Final = 50_000
 BYTES_MAX: Final = 64 << 20
@@ -51,7 +51,7 @@ def rows_among(
     from deltalake.exceptions import DeltaError
 
     try:
-        files = answer_at(path, options, version, _files)
+        files = answer_at(path, options, version, data_files).among(among)
         try:
             return _scanned(files, columns, _condition(among, _as_it_is))
         except pa.ArrowNotImplementedError:
@@ -59,10 +59,6 @@ def rows_among(
             return _scanned(files, columns, _condition(among, _as_text))
     except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
         raise TooMany from error
-
-
-def _files(table: DeltaTable) -> Any:
-    return table.to_pyarrow_dataset()
 
 
 def _scanned(files: Any, columns: Sequence[str], condition: Any) -> pa.Table:
