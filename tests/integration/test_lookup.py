@@ -24,7 +24,7 @@ COLUMNS: dict[str, tuple[str, Callable[[int], Any]]] = {
     "id": ("bigint", lambda at: at),
     "small": ("int", lambda at: None if at < 6 else at % 5),
     "paid": ("boolean", lambda at: (True, False, None)[at % 3]),
-    "total": ("decimal(38,2)", lambda at: None if at % 7 == 0 else Decimal(10**30 + at % 4) + Decimal("0.01")),
+    "total": ("decimal(38,2)", lambda at: None if at % 7 == 0 else Decimal(f"{10**30 + at % 4}.01")),
     "day": ("date", lambda at: None if at % 5 == 0 else dt.date(1, 1, 1) + dt.timedelta(at % 6)),
     "note": ("string", lambda at: None if at % 4 == 0 else "n" * 40 + str(at % 6)),
     "bytes": ("binary", lambda at: None if at % 4 == 1 else bytes([at % 3])),
