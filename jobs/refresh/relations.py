@@ -160,6 +160,11 @@ class ReadRelations:
             return 0, 0.0
         return moved.count, moved.count / max(1, self._relations[name].sink.size(moved.before.version).rows)
 
+    def is_of_batch(self, name: str, since: Held) -> bool:
+        """Whether nothing but this batch has changed its rows: no repair, no rebuild, no batch that was cut off."""
+        moved = self._moved.get(name)
+        return way(since, self.held(name), moved.before if moved is not None else None) in (Way.STAY, Way.BATCH)
+
     def images(self, name: str, since: Held) -> DataFrame | None:
         """The rows that are not what they were, before and after; None where all are."""
         relation = self._relations[name]
