@@ -50,7 +50,8 @@ def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_option
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
     # Without a NULL in sight, plain equality: files are left out by that alone.
     equals = "IS NOT DISTINCT FROM" if any(rows.column(name).null_count for name in key) else "="
-    same = " AND ".join(f"t.{_quoted(name)} {equals} s.{_quoted(name)}" for name in key)
+    # Without parentheses, the second operand of the first comparison would be all that follows.
+    same = " AND ".join(f"(t.{_quoted(name)} {equals} s.{_quoted(name)})" for name in key)
     try:
         with newest(commit.path, storage_options) as (table, _):
             properties = taken_turn(table, commit)

@@ -152,6 +152,17 @@ def test_a_null_in_a_key_is_a_value_like_any_other(sink, frame, way):
     assert set(rows(sink)) == {*range(10), 70}
 
 
+def test_so_is_it_in_a_key_of_several_columns(make, frame, way):
+    columns = {"a": "string", "b": "int", "v": "string"}
+    sink = make(view(("a", "b"), columns))
+    pairs = [("x", 1), ("x", None), (None, 1), (None, None)]
+    sink.replace(frame(*((UPSERT, (*pair, "old")) for pair in pairs), columns=columns), at(100))
+    sink.write(frame(*((UPSERT, (*pair, "new")) for pair in pairs[1:3]), columns=columns), at(200))
+    sink.write(frame((DELETE, (None, None)), (UPSERT, ("y", None, "new")), columns=columns), at(300))
+    expected = {("x", 1, "old"), ("x", None, "new"), (None, 1, "new"), ("y", None, "new")}
+    assert sorted(sink.rows(), key=str) == sorted(expected, key=str)
+
+
 def test_an_empty_batch_makes_no_commit(sink, frame, way):
     version = sink.version()
     assert sink.write(frame(), at(200)) == Written()

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,10 +21,29 @@ from jobs.declare import declare_views
 from jobs.declare.source import Source
 from tests.support.corpus_kept import Keeper
 from tests.support.corpus_mutants import MUTANTS, ROWS, Mutant
+from tests.support.corpus_on_delta import OnDelta
 from tests.support.servers import PostgresServer, fresh_database
 from tests.support.view_corpus import CORPORA, ViewCorpus, batches, prepared, refused_views, tables_of
 
 BATCHES = 2
+ON_DELTA = (
+    "group_booleans",
+    "group_by_uuid",
+    "group_days",
+    "group_texts",
+    "join_four_commas",
+    "join_full",
+    "join_left_chain",
+    "join_self",
+    "tally_join",
+    "anti_not_in",
+    "union_types",
+    "window_top_n",
+    "views_base",
+    "views_average",
+    "views_above_average",
+)
+"""Of every kind some, and views upon views; all of them: `python -m tests.soak.refreshed_views`."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,23 @@ def test_refreshed_views_are_what_postgres_answers(spark: SparkSession, postgres
             assert keeper.differences() == []
         assert sum(view.affected for view in keeper.views.values()) > len(keeper.views)
         assert sum(view.tallied for view in keeper.views.values()) > 0
+
+
+def test_views_over_tables_of_several_files_are_what_postgres_answers(
+    spark: SparkSession, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Through the lookups and merges of apply itself."""
+    with bed(postgres, "shop") as made:
+        changes = batches("shop", random.Random(1), made.connection)
+        changes.fill()
+        made.corpus.keep_only(*ON_DELTA)
+        tables = tables_of(made.connection)
+        kept = OnDelta(spark, made.connection, tables, made.corpus.declared(tables), tmp_path)
+        assert kept.differences() == []
+        for _ in range(BATCHES):
+            changes.batch()
+            assert kept.batch() == []
+        assert set(kept.ways()) >= {"tallied", "full", "incremental"}
 
 
 def test_the_comparison_sees_a_row_that_was_not_refreshed(spark: SparkSession, postgres: PostgresServer) -> None:

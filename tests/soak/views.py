@@ -55,7 +55,7 @@ def main() -> int:
         folder.chmod(0o755)
         try:
             server = PostgresServer(daemon.start(Postgres(folder / "postgres", port=0)))
-            spark = _spark(folder)
+            spark = local_spark(folder)
             seed = arguments.seed
             while time.monotonic() < until:
                 for name in CORPORA:
@@ -68,7 +68,8 @@ def main() -> int:
     return int(any(tally.differences for tally in tallies.values()))
 
 
-def _spark(folder: Path) -> SparkSession:
+def local_spark(folder: Path) -> SparkSession:
+    """A session of its own."""
     settings = {
         "pipeline": "soak",
         "source": {"database": "none", "tables": ["public.*"]},

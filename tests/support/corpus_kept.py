@@ -123,6 +123,11 @@ class Keeper:
             found.append(self.difference(view))
         return sorted(text for text in found if text is not None)
 
+    def table(self, name: str) -> tuple[StructType, Mapping[Row, Row]]:
+        """A relation's rows by key."""
+        relation = self._relations[name]
+        return relation.schema, relation.rows
+
     def is_empty(self, name: str) -> bool:
         """Whether a view has no rows."""
         return not self._relations[name].rows
@@ -200,7 +205,7 @@ class Keeper:
 
     def _replace(self, name: str, rows: Relation) -> None:
         before = self._relations[name]
-        keys = [key for key in {**before.rows, **rows.rows} if _differ(before.rows.get(key), rows.rows.get(key))]
+        keys = [key for key in {**before.rows, **rows.rows} if differing(before.rows.get(key), rows.rows.get(key))]
         self._relations[name] = rows
         if not keys:
             return
@@ -245,6 +250,11 @@ class Kept:
         return tuple(render(value) for render, value in zip(self._renderers, row, strict=False))
 
 
+def kept_views(connection: psycopg.Connection[Any], specs: Iterable[ViewSpec]) -> dict[str, Kept]:
+    """Views whose rows are compared with Postgres's."""
+    return {spec.name: Kept(spec, _rendering(connection, spec)) for spec in specs}
+
+
 def _path(info: TableInfo) -> str:
     return f"{info.schema}.{info.table}"
 
@@ -284,7 +294,8 @@ def _exactly(value: Any) -> Any:
     return repr(value) if isinstance(value, float) else value
 
 
-def _differ(one: Row | None, other: Row | None) -> bool:
+def differing(one: Row | None, other: Row | None) -> bool:
+    """Whether they print differently."""
     if one is None or other is None:
         return one is not other
     return list(map(_exactly, one)) != list(map(_exactly, other))
