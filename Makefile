@@ -68,6 +68,7 @@ soak: $(READY) ## capture killed 200 times under load, then 10 minutes at 5,000 
 
 soak-views: $(READY) ## corpora of views under random batches beside Postgres; MINUTES, SEED
 	@$(BIN)/python -m tests.soak.views --minutes $(MINUTES) --seed $(SEED)
+	@$(BIN)/python -m tests.soak.refreshed_views --minutes $(MINUTES) --seed $(SEED)
 	@$(BIN)/python -m tests.soak.piped_views --minutes $(MINUTES) --seed $(SEED)
 MINUTES ?= 30
 SEED ?= 1
