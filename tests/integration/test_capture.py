@@ -101,10 +101,13 @@ def test_progress_records_form_a_chain(settings: Settings, admin: Any) -> None:
 
 
 def test_a_second_reader_is_refused(settings: Settings, admin: Any) -> None:
-    with running_capture(settings) as capture:
-        # The snapshot alone is no stream yet: this row comes by one, so the slot is being read.
-        admin.execute("INSERT INTO public.orders VALUES (1, 'streamed')")
-        capture.wait_for(insert_lsn(admin))
+    streaming = (
+        "SELECT 1 FROM pg_replication_slots s JOIN pg_stat_replication r ON r.pid = s.active_pid "
+        "WHERE s.slot_name = %s AND r.state = 'streaming'"
+    )
+    with running_capture(settings):
+        # A reader that has only its snapshot may be taken over from.
+        wait_until(lambda: admin.execute(streaming, [settings.slot]).fetchone(), what="the first to stream")
         with pytest.raises(OperatorError) as caught, running_capture(settings) as second:
             raise second.ended()
         assert caught.value.code == "SLOT_IN_USE"
