@@ -21,6 +21,7 @@ from jobs.arrow_frames import frame_of
 from jobs.failures import translated
 from jobs.kafka_options import source_options
 from jobs.native_rows import Unusual, spark_schema
+from jobs.parts import dealt
 from jobs.rows import DIGEST, INTERNAL, ORDINAL, PARTITION, TRUNCATE, UNFIT_COLUMNS, before_truncate, positioned, typed
 from jobs.small_range import RECORDS_MAX, SmallRange, read_small_range
 from jobs.tables import TableInfo
@@ -92,8 +93,9 @@ def _from_spark(
     watch: Watch,
 ) -> Changes:
     with translated(f"reading {table.topic}"):
-        rows = _last_per_key(read_records(spark, table, kafka, *offsets), table, lsns)
-        if records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
+        count = records_max(*offsets)
+        rows = _last_per_key(read_records(spark, table, kafka, *offsets), table, lsns, count)
+        if count <= ONE_TASK_RECORDS_MAX:
             rows = rows.coalesce(1)
         held = typed(rows, table, watch).persist(StorageLevel.MEMORY_AND_DISK)
         found = F.count("*"), F.max(F.struct(LSN, ORDINAL)), F.count(DIGEST), F.count_if(nameless(table))
@@ -105,10 +107,10 @@ def _from_spark(
         watched = watched_rows(live, table, watch) if any(row[4] for row in counted) else []
         # No row of such a key can be in any view, so there is nothing to delete either.
         frame = live.where(~nameless(table)) if any(row[5] for row in counted) else live
-        count = sum(row[2] for row in counted) if frame is live and not truncates else frame.count()
+        changed = sum(row[2] for row in counted) if frame is live and not truncates else frame.count()
         return Changes(
             frame.drop(*INTERNAL),
-            count,
+            changed,
             max(truncates.values(), default=None),
             held,
             tuple(
@@ -163,17 +165,17 @@ def read_records(
     )
 
 
-def _last_per_key(records: DataFrame, table: TableInfo, lsns: tuple[int, int]) -> DataFrame:
+def _last_per_key(records: DataFrame, table: TableInfo, lsns: tuple[int, int], count: int) -> DataFrame:
     change = F.struct("lsn", "ordinal", "offset", "at", "op", "after")
-    return greatest(positioned(records, table), ("key", "partition"), change, lsns)
+    return greatest(positioned(records, table), ("key", "partition"), change, lsns, count)
 
 
-def greatest(rows: DataFrame, by: Sequence[str], change: Column, lsns: tuple[int, int]) -> DataFrame:
-    """Of the rows of each group with floor <= LSN < ceiling the greatest `change`, a struct: `by`, and its fields."""
+def greatest(rows: DataFrame, by: Sequence[str], change: Column, lsns: tuple[int, int], count: int) -> DataFrame:
+    """Of `count` rows the greatest `change`, a struct, of each group with floor <= LSN < ceiling: `by`, its fields."""
     # A struct's maximum is several times faster than a window. The range is looked at inside it, not before it: Spark
     # would push a filter below the parsing, and parse every record three times.
     newest = F.max(F.when(_inside(*lsns), change)).alias("newest")
-    found = rows.groupBy(*by).agg(newest)
+    found = dealt(rows, count, by).groupBy(*by).agg(newest)
     return found.where(F.col("newest").isNotNull()).select(*by, "newest.*")
 
 

@@ -74,8 +74,9 @@ def _from_spark(
     watch: Watch,
 ) -> Changes:
     with translated(f"reading {table.topic}"):
-        rows = _once(positioned(read_records(spark, table, kafka, *offsets), table, timed=True), lsns)
-        if records_max(*offsets) <= ONE_TASK_RECORDS_MAX:
+        records = records_max(*offsets)
+        rows = _once(positioned(read_records(spark, table, kafka, *offsets), table, timed=True), lsns, records)
+        if records <= ONE_TASK_RECORDS_MAX:
             rows = rows.coalesce(1)
         held = _typed(rows, table, watch).persist(StorageLevel.MEMORY_AND_DISK)
         live = held.where(~nameless(table) | (F.col(OP) == TRUNCATE))
@@ -84,10 +85,10 @@ def _from_spark(
         return _marked(changes, live, rows, table, watch) if watched else changes
 
 
-def _once(rows: DataFrame, lsns: tuple[int, int]) -> DataFrame:
+def _once(rows: DataFrame, lsns: tuple[int, int], count: int) -> DataFrame:
     """A delete's event and its tombstone are one change, and so is a record that was written twice."""
     change = F.struct(~F.col("tombstone"), "offset", "at", "op", "after", "ms", "produced")
-    return greatest(rows, ("key", "partition", "lsn", "ordinal"), change, lsns)
+    return greatest(rows, ("key", "partition", "lsn", "ordinal"), change, lsns, count)
 
 
 def _typed(rows: DataFrame, table: TableInfo, watch: Watch) -> DataFrame:
