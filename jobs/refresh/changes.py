@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -134,7 +133,7 @@ class QueryChanges:
         if few.num_rows == 0:
             return Found(None, 0, How.INCREMENTAL, keys=0)
         if few.num_rows > KEYS_MAX:
-            return self._of_many(evaluation, refresh, self._kept(affected))
+            return self._of_many(evaluation, refresh, self._relations.kept(affected))
         if few.num_rows > self._keys_max():
             return self._in_full(evaluation, f"{few.num_rows} keys are affected")
         keys = frame_of(self._spark, few, affected.schema)
@@ -142,7 +141,7 @@ class QueryChanges:
         try:
             return self._of_few(evaluation, refresh, few, rows)
         except TooMany:
-            return self._compared(self._semi_joined(evaluation, refresh, keys), rows, How.INCREMENTAL, few.num_rows)
+            return self._compared(self._stored_of(evaluation, refresh, keys), rows, How.INCREMENTAL, few.num_rows)
 
     def _tallied(
         self, evaluation: Evaluation, tally: Tally, changed: Mapping[str, DataFrame], told: Mapping[str, Held]
@@ -150,7 +149,7 @@ class QueryChanges:
         """By the changed rows alone; None where that does not do."""
         by = sorted(replaced_by(self._spec.plan), key=lambda column: column.id)
         try:
-            found = Tallied(evaluation, self._stored, tally, by).rows(changed, told)
+            found = Tallied(evaluation, self._stored, tally, by, self._relations.kept).rows(changed, told)
             match found:
                 case None:
                     return Found(None, 0, How.TALLIED, keys=0)
@@ -189,29 +188,24 @@ class QueryChanges:
         if count > self._keys_max():
             return self._anew(evaluation, f"{count} keys are affected")
         rows = evaluation.rows_of(refresh, affected)
-        return self._compared(self._semi_joined(evaluation, refresh, affected), rows, How.INCREMENTAL, count)
+        return self._compared(self._stored_of(evaluation, refresh, affected), rows, How.INCREMENTAL, count)
 
-    def _semi_joined(self, evaluation: Evaluation, refresh: Refresh, keys: DataFrame) -> DataFrame:
-        stored = self._stored.rows()
-        same = None
-        for attribute in _by(refresh):
-            pair = stored[quoted(evaluation.column_of(attribute))].eqNullSafe(keys[attribute.sql])
-            same = pair if same is None else same & pair
-        return stored.join(keys, same, "left_semi")
+    def _stored_of(self, evaluation: Evaluation, refresh: Refresh, keys: DataFrame) -> DataFrame:
+        return self._stored.meeting(keys, {evaluation.column_of(each): each.sql for each in _by(refresh)})
 
     def _anew(self, evaluation: Evaluation, why: str) -> Found:
         """In full where most files of the table change anyway: to compare would cost more than to write all of it."""
-        if self._follows or self._stored.count() <= self._stored.rows_max():
+        if self._follows or self._stored.is_small():
             return self._in_full(evaluation, why)
         rows = evaluation.all_rows()
         if not self._proved:
-            rows = self._kept(rows)
+            rows = self._relations.kept(rows)
             require_unique(self._spec, rows)
         return Found(None, 0, How.FULL, why, whole=rows)
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:
         rows = evaluation.all_rows()
-        if self._stored.count() <= self._stored.rows_max():
+        if self._stored.is_small():
             try:
                 changes = few_changes(self._spec, self._stored.all_few(), self._few(rows), self._lsn)
                 return self._found(changes, rows, How.FULL, None, why)
@@ -240,9 +234,9 @@ class QueryChanges:
         self, stored: DataFrame, rows: DataFrame, how: How, keys: int | None, why: str | None = None
     ) -> Found:
         if not self._proved:
-            rows = self._kept(rows)
+            rows = self._relations.kept(rows)
             require_unique(self._spec, rows)
-        changes = self._kept(many_changes(self._spec, stored, rows, self._lsn))
+        changes = self._relations.kept(many_changes(self._spec, stored, rows, self._lsn))
         count = changes.count()
         frame = changes if count else None
         return Found(frame, count, how, why, keys, self._shown(frame))
@@ -253,11 +247,6 @@ class QueryChanges:
         if found.num_rows > most:
             raise TooMany
         return found
-
-    def _kept(self, frame: DataFrame) -> DataFrame:
-        held = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self._relations.at_end(held.unpersist)
-        return held
 
 
 def _by(refresh: Refresh) -> list[Attribute]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.plan.nodes import Attribute, Scan
@@ -119,12 +118,6 @@ class Evaluation:
         """The view's rows of groups that are there, and sure."""
         folded.createOrReplaceTempView(f"{self._prefix}folded")
         return self._shown(self._spark.sql(rows_sql(self._plan, f"{self._prefix}folded")))
-
-    def kept(self, frame: DataFrame) -> DataFrame:
-        """A frame that is read several times, until the batch ends."""
-        held = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self._relations.at_end(held.unpersist)
-        return held
 
     def _keyed(self, keys: DataFrame, sql: str) -> DataFrame:
         with _naming:

@@ -104,6 +104,12 @@ class ReadRelations:
         """What to free when the batch is over."""
         self._ends.append(free)
 
+    def kept(self, frame: DataFrame) -> DataFrame:
+        """A frame that is read several times, until the batch ends."""
+        held = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self.at_end(held.unpersist)
+        return held
+
     def forget(self) -> None:
         """The batch is over."""
         ends, self._ends = self._ends, []
@@ -162,8 +168,11 @@ class ReadRelations:
 
     def is_of_batch(self, name: str, since: Held) -> bool:
         """Whether nothing but this batch has changed its rows: no repair, no rebuild, no batch that was cut off."""
+        return self._way(name, since) in (Way.STAY, Way.BATCH)
+
+    def _way(self, name: str, since: Held) -> Way:
         moved = self._moved.get(name)
-        return way(since, self.held(name), moved.before if moved is not None else None) in (Way.STAY, Way.BATCH)
+        return way(since, self.held(name), moved.before if moved is not None else None)
 
     def images(self, name: str, since: Held) -> DataFrame | None:
         """The rows that are not what they were, before and after; None where all are."""
@@ -174,9 +183,8 @@ class ReadRelations:
             return self._images[name, since]
 
     def _found(self, relation: ReadRelation, since: Held) -> DataFrame | None:
-        name, now = relation.spec.name, relation.sink.held()
-        moved = self._moved.get(name)
-        led = way(since, now, moved.before if moved is not None else None)
+        name, moved = relation.spec.name, self._moved.get(relation.spec.name)
+        led = self._way(name, since)
         if led is Way.STAY:
             return None
         if led is Way.ANEW:
@@ -184,7 +192,7 @@ class ReadRelations:
         if led is Way.BATCH and moved is not None:
             return self._of_batch(relation, since, moved, moved.changes) if moved.changes is not None else None
         try:
-            return self._held(self._compared(relation, self.rows(name, since), self.rows(name, now)))
+            return self._some(self._compared(relation, self.rows(name, since), self.rows(name, self.held(name))))
         except PySparkException as error:
             # The version, or its files, went with their time.
             raise Untold from error
@@ -201,7 +209,7 @@ class ReadRelations:
         same = [F.col(f"r.{quoted(each)}").eqNullSafe(F.col(f"k.{quoted(each)}")) for each in key]
         before = before.join(keys.alias("k"), _all(same), "left_semi")
         after = changed.where(F.col(OP) == UPSERT).drop(OP)
-        return self._held(self._compared(relation, before, after))
+        return self._some(self._compared(relation, before, after))
 
     def _looked_up(self, relation: ReadRelation, since: Held, moved: Moved, changes: DataFrame) -> DataFrame | None:
         if moved.count > CHANGES_MAX:
@@ -221,10 +229,9 @@ class ReadRelations:
         same = _all([F.col(OLD).getField(each).eqNullSafe(F.col(NEW).getField(each)) for each in relation.spec.key])
         return ours.join(theirs, same, "full_outer").where(~alike(OLD, NEW, relation.types))
 
-    def _held(self, images: DataFrame) -> DataFrame | None:
-        held = images.persist(StorageLevel.MEMORY_AND_DISK)
-        self.at_end(held.unpersist)
-        return None if held.isEmpty() else held
+    def _some(self, images: DataFrame) -> DataFrame | None:
+        kept = self.kept(images)
+        return None if kept.isEmpty() else kept
 
 
 def rows_at(spark: SparkSession, path: str, held: Held) -> DataFrame:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import pyarrow as pa
@@ -14,8 +16,10 @@ from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
 from jobs.refresh.relations import rows_at
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
+from sinks.delta.literals import quoted
 from sinks.spec import ViewSpec
 
+SMALL_ROWS_MAX: Final = 5_000
 UNPACKED: Final = 4
 """Bytes in memory for one in a file, roughly."""
 
@@ -33,6 +37,12 @@ class Stored:
         """All of them."""
         return rows_at(self.spark, self.sink.path, self.held)
 
+    def meeting(self, rows: DataFrame, same: Mapping[str, str]) -> DataFrame:
+        """Those that have the values of some of these rows, NULL being one, in the columns that are paired."""
+        stored = self.rows()
+        pairs = (stored[quoted(ours)].eqNullSafe(rows[theirs]) for ours, theirs in same.items())
+        return stored.join(rows, reduce(lambda one, other: one & other, pairs), "left_semi")
+
     def with_keys(self, keys: pa.Table) -> pa.Table:
         """Those that have the values of a row of `keys`, if they are few."""
         return rows_with(self.sink.path, self.sink.storage_options, self.held.version, self.spec.stored, keys)
@@ -49,6 +59,10 @@ class Stored:
     def count(self) -> int:
         """How many there are, by the table's own statistics."""
         return self.sink.size(self.held.version).rows
+
+    def is_small(self) -> bool:
+        """Whether all of them are compared in this process in less time than Spark takes to begin."""
+        return self.count() <= min(SMALL_ROWS_MAX, self.rows_max())
 
     def rows_max(self) -> int:
         """How many rows of this view may pass through this process, as far as those that are there tell."""

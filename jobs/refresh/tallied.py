@@ -6,9 +6,8 @@ are now. Keeps true: a group that is UNSURE is computed from all its rows, as af
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 import pyarrow as pa
@@ -53,13 +52,21 @@ class Many:
 
 
 class Tallied:
-    """One refresh of one query; `by` are the columns by which its rows can be computed."""
+    """One refresh of one query; its rows can be computed `by` these columns; `keep` holds a frame meanwhile."""
 
-    def __init__(self, evaluation: Evaluation, stored: Stored, tally: Tally, by: Sequence[Attribute]) -> None:
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        stored: Stored,
+        tally: Tally,
+        by: Sequence[Attribute],
+        keep: Callable[[DataFrame], DataFrame],
+    ) -> None:
         self._evaluation = evaluation
         self._stored = stored
         self._tally = tally
         self._by = by
+        self._keep = keep
         self._groups = tally.aggregate.groups
 
     def rows(self, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Few | Many | None:
@@ -112,17 +119,15 @@ class Tallied:
         return found.rename_columns([self._evaluation.column_of(column) for column in columns])
 
     def _many(self, signed: DataFrame, *, is_exact: bool) -> Many:
-        kept = self._evaluation.kept(signed)
-        stored = self._stored.rows()
+        kept = self._keep(signed)
         if self._groups:
-            pairs = (
-                stored[quoted(self._evaluation.column_of(each))].eqNullSafe(kept[each.sql]) for each in self._groups
-            )
-            stored = stored.join(kept, reduce(lambda one, other: one & other, pairs), "left_semi")
-        elif stored.count() != 1:
-            raise Unsure
-        stored = self._evaluation.kept(stored.select(*map(quoted, self._stored.spec.stored)))
-        folded = self._evaluation.kept(self._evaluation.folded(kept, stored, is_exact=is_exact, few=False))
+            stored = self._stored.meeting(kept, {self._evaluation.column_of(each): each.sql for each in self._groups})
+        else:
+            stored = self._stored.rows()
+            if stored.count() != 1:
+                raise Unsure
+        stored = self._keep(stored.select(*map(quoted, self._stored.spec.stored)))
+        folded = self._keep(self._evaluation.folded(kept, stored, is_exact=is_exact, few=False))
         if not folded.where(F.col(UNSURE)).isEmpty():
             raise Unsure
         return Many(folded.count(), stored, self._evaluation.rows_of_results(folded))
