@@ -119,6 +119,11 @@ class Delta(Section):
         repr=False,
         description="for delta-rs where the path is not a local one; Spark takes its own from `apply.spark`",
     )
+    deletion_vectors: bool = Field(
+        default=False,
+        description="small batches mark the rows that they replace instead of writing files anew: several times as fast; "
+        "only for readers that know deletion vectors, and a local path",
+    )
 
 
 class Search(Protected):

@@ -1,47 +1,88 @@
 """The files of one version of a Delta table, as Arrow reads them, and which of them may hold a value.
 
-In: an open table. Out: a dataset of the files that can have rows with the values that are wanted. Keeps true: a file is
+In: an open table. Out: batches of the files that can have rows with the values that are wanted. Keeps true: a file is
 left out by bounds that its writer wrote exactly, and by no others: Spark and delta-rs do not write the same ones, and
-what deltalake tells Arrow of a file without bounds is that it has no rows.
+what deltalake tells Arrow of a file without bounds is that it has no rows. Rows marked as deleted are not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from sinks.delta.files import live_mask
+from sinks.delta.vectors import dead_rows
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
+    import pyarrow as pa
     from deltalake import DeltaTable
+    from pyroaring import BitMap
 
 Bounds = Mapping[str, tuple[int, int]]
 """The least and the greatest value of columns of whole numbers and days."""
+BATCHES_AHEAD: Final = 4
+FILES_AHEAD: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """It is read by itself: nothing is known of it but its bounds, and which of its rows are `dead`."""
+
+    file: Any
+    bounds: Bounds
+    dead: BitMap | None
 
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
-    """`files` are read by themselves: nothing is known of them but their bounds."""
+    """Of one version; `files` are on the `disk`."""
 
-    whole: Any
-    files: tuple[tuple[Any, Bounds], ...]
+    schema: pa.Schema
+    disk: Any
+    files: tuple[DataFile, ...]
 
-    def among(self, wanted: Mapping[str, Any]) -> ds.FileSystemDataset:
+    def schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        """Of rows with these columns."""
+        import pyarrow as pa
+
+        return pa.schema([self.schema.field(name) for name in columns])
+
+    def likely(self, wanted: Mapping[str, Any]) -> list[DataFile]:
         """Those that may have a row that has one of the wanted values in each of these columns."""
+        ends = {name: found for name, values in wanted.items() if (found := _ends(values)) is not None}
+        return [each for each in self.files if _may_hold(each.bounds, ends)]
+
+    def batches(self, columns: Sequence[str], wanted: Mapping[str, Any], condition: Any) -> Iterator[pa.RecordBatch]:
+        """The rows that meet the condition, among files that may have a wanted value in each of these columns."""
         import pyarrow.dataset as ds
 
-        ends = {name: found for name, values in wanted.items() if (found := _ends(values)) is not None}
-        kept = [file for file, bounds in self.files if _may_hold(bounds, ends)]
-        return ds.FileSystemDataset(kept, self.whole.schema, self.whole.format, self.whole.filesystem)
+        likely = self.likely(wanted)
+        whole = [each.file for each in likely if each.dead is None]
+        dataset = ds.FileSystemDataset(whole, self.schema, ds.ParquetFileFormat(), self.disk)
+        yield from dataset.scanner(
+            columns=list(columns), filter=condition, batch_readahead=BATCHES_AHEAD, fragment_readahead=FILES_AHEAD
+        ).to_batches()
+        needed = list(dict.fromkeys((*columns, *wanted)))
+        for each in likely:
+            if each.dead is not None:
+                rows = each.file.to_table(self.schema, columns=needed)
+                rows = rows.filter(live_mask(rows.num_rows, each.dead))
+                yield from (rows if condition is None else rows.filter(condition)).select(list(columns)).to_batches()
 
 
 def data_files(table: DeltaTable) -> DataFiles:
     """The files of an open table's version."""
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
-    whole: Any = table.to_pyarrow_dataset()
+    schema: pa.Schema = pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # by Arrow's C interface
+    disk = _disk(table)
+    dead, format_ = dead_rows(table), ds.ParquetFileFormat()
     actions = pa.table(table.get_add_actions(flatten=True))
-    names = [name for name in whole.schema.names if _is_bounded(whole.schema.field(name).type)]
+    names = [name for name in schema.names if _is_bounded(schema.field(name).type)]
     pairs = {name: (f"min.{name}", f"max.{name}") for name in names}
     paths = [str(path) for path in actions.column("path").to_pylist()]
     bounds: dict[str, dict[str, tuple[int, int]]] = {path: {} for path in paths}
@@ -52,8 +93,17 @@ def data_files(table: DeltaTable) -> DataFiles:
         for path, least, greatest in zip(paths, low.to_pylist(), high.to_pylist(), strict=True):
             if least is not None and greatest is not None:
                 bounds[path][name] = least, greatest
-    bare = (whole.format.make_fragment(each.path, whole.filesystem) for each in whole.get_fragments())
-    return DataFiles(whole, tuple((file, bounds.get(file.path, {})) for file in bare))
+    files = ((format_.make_fragment(path, disk), path) for path in paths)
+    return DataFiles(schema, disk, tuple(DataFile(file, bounds[path], dead.get(path)) for file, path in files))
+
+
+def _disk(table: DeltaTable) -> Any:
+    import pyarrow.fs as pa_fs
+
+    if table.table_uri.startswith("file://"):
+        return pa_fs.SubTreeFileSystem(url2pathname(urlsplit(table.table_uri).path), pa_fs.LocalFileSystem())
+    whole: Any = table.to_pyarrow_dataset()
+    return whole.filesystem
 
 
 def _may_hold(bounds: Bounds, ends: Bounds) -> bool:

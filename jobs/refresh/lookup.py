@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.refresh.data_files import data_files
+from jobs.refresh.data_files import DataFiles, data_files
 from sinks.delta.opened import answer_at
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 50_000
 BYTES_MAX: Final = 64 << 20
 """More than this is Spark's."""
-BATCHES_AHEAD: Final = 4
-FILES_AHEAD: Final = 2
 
 
 class TooMany(Exception):  # noqa: N818  not an error: Spark does it
@@ -51,23 +49,21 @@ def rows_among(
     from deltalake.exceptions import DeltaError
 
     try:
-        files = answer_at(path, options, version, data_files).among(among)
+        files = answer_at(path, options, version, data_files)
         try:
-            return _scanned(files, columns, _condition(among, _as_it_is))
+            return _scanned(files, columns, among, _condition(among, _as_it_is))
         except pa.ArrowNotImplementedError:
             # Of the texts in files that delta-rs wrote, Arrow compares none as they are.
-            return _scanned(files, columns, _condition(among, _as_text))
+            return _scanned(files, columns, among, _condition(among, _as_text))
     except (DeltaError, OSError, pa.ArrowException, ValueError) as error:
         raise TooMany from error
 
 
-def _scanned(files: Any, columns: Sequence[str], condition: Any) -> pa.Table:
+def _scanned(files: DataFiles, columns: Sequence[str], among: Mapping[str, Any], condition: Any) -> pa.Table:
     import pyarrow as pa
 
-    scanner = files.scanner(
-        columns=list(columns), filter=condition, batch_readahead=BATCHES_AHEAD, fragment_readahead=FILES_AHEAD
-    )
-    return pa.Table.from_batches(_bounded(scanner.to_batches()), scanner.projected_schema)
+    batches = _bounded(files.batches(columns, among, condition))
+    return pa.Table.from_batches(batches, files.schema_of(columns))
 
 
 def _bounded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,64 +6,41 @@ not look at turns, so they are compared first; any other commit on the version t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import CdcError, OperatorError, TransientError
 from sinks.delta.commit import Commit, Mark
-from sinks.delta.log import size_of
-from sinks.delta.opened import answer, newest
-from sinks.executor import estimated_bytes
+from sinks.delta.opened import newest
 from sinks.protocol import DELETE, OP, UPSERT
 from sinks.standing import overtaken
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
-    from pyspark.sql import DataFrame
 
-ROWS_MAX: Final = 25_000
-UNKNOWN_ROWS_MAX: Final = 5_000
-"""Of rows whose size Spark cannot tell beforehand."""
-BYTES_MAX: Final = 32 << 20
 FULL: Final = ("no space left on device", "disk quota exceeded", "file too large")
 """What the system says of a disk, a quota or a limit that is used up."""
 TABLE_BYTES_MAX: Final = 256 << 20
 """delta-rs rewrites whole files in memory; a larger table is Spark's."""
 
 
-def table_bytes(path: str, storage_options: Mapping[str, str]) -> int:
-    """What the table's files take now."""
-    return answer(path, storage_options, size_of).bytes
-
-
-def few_rows(rows: DataFrame) -> Any | None:
-    """All of the rows as an Arrow table; None where they are too many."""
-    most = ROWS_MAX if estimated_bytes(rows) <= BYTES_MAX else UNKNOWN_ROWS_MAX
-    found = rows.limit(most + 1).toArrow()
-    return found if found.num_rows <= most else None
-
-
 def merge_directly(rows: Any, commit: Commit, key: Sequence[str], storage_options: Mapping[str, str]) -> None:
     """MERGE by key, NULL being a value; `rows` has the table's columns and OP."""
-    from deltalake.exceptions import DeltaError
-
     values = {_quoted(name): f"s.{_quoted(name)}" for name in rows.column_names if name != OP}
     # Without a NULL in sight, plain equality: files are left out by that alone.
     equals = "IS NOT DISTINCT FROM" if any(rows.column(name).null_count for name in key) else "="
     # Without parentheses, the second operand of the first comparison would be all that follows.
     same = " AND ".join(f"(t.{_quoted(name)} {equals} s.{_quoted(name)})" for name in key)
-    try:
-        with newest(commit.path, storage_options) as (table, _):
-            properties = taken_turn(table, commit)
-            (
-                table.merge(rows, same, source_alias="s", target_alias="t", commit_properties=properties)
-                .when_matched_delete(f"s.{_quoted(OP)} = '{DELETE}'")
-                .when_matched_update(values)
-                .when_not_matched_insert(values, f"s.{_quoted(OP)} = '{UPSERT}'")
-                .execute()
-            )
-    except (DeltaError, OSError) as error:
-        raise refused(commit.stamp.view, error) from None  # its message may quote a row
+    with refusals(commit.stamp.view), newest(commit.path, storage_options) as (table, _):
+        properties = taken_turn(table, commit)
+        (
+            table.merge(rows, same, source_alias="s", target_alias="t", commit_properties=properties)
+            .when_matched_delete(f"s.{_quoted(OP)} = '{DELETE}'")
+            .when_matched_update(values)
+            .when_not_matched_insert(values, f"s.{_quoted(OP)} = '{UPSERT}'")
+            .execute()
+        )
 
 
 def taken_turn(table: DeltaTable, commit: Mark) -> CommitProperties:
@@ -77,6 +54,20 @@ def taken_turn(table: DeltaTable, commit: Mark) -> CommitProperties:
         app_transactions=[Transaction(commit.app_id, commit.turn)],
         max_commit_retries=0,
     )
+
+
+@contextmanager
+def refusals(view: str) -> Iterator[None]:
+    """What goes wrong with a commit, as our errors."""
+    import pyarrow as pa
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except FileExistsError:
+        raise overtaken("Delta", view) from None
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise refused(view, error) from None  # its message may quote a row
 
 
 def refused(view: str, error: Exception) -> CdcError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cdc.errors import TransientError
 from sinks.delta.opened import answer_at, newest
 from sinks.delta.stamp import Stamp
+from sinks.delta.vectors import dead_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,8 +88,15 @@ def size_of(table: DeltaTable) -> TableSize:
 
     actions = pa.table(table.get_add_actions(flatten=True))
     counts = actions.column("num_records").to_pylist() if "num_records" in actions.column_names else []
-    sizes = actions.column("size_bytes").to_pylist()
-    return TableSize(sum(count or 0 for count in counts), sum(size or 0 for size in sizes), len(sizes))
+    dead = sum(map(len, dead_rows(table).values()))
+    return TableSize(sum(count or 0 for count in counts) - dead, bytes_of(table), actions.num_rows)
+
+
+def bytes_of(table: DeltaTable) -> int:
+    """What the files of an open table take."""
+    import pyarrow as pa
+
+    return sum(size or 0 for size in pa.table(table.get_add_actions()).column("size_bytes").to_pylist())
 
 
 def table_rows(path: str, storage_options: Mapping[str, str], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

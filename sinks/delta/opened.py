@@ -45,7 +45,7 @@ def answer(path: str, storage_options: Mapping[str, str], what: Callable[[DeltaT
 
 def answer_at(path: str, storage_options: Mapping[str, str], version: int, what: Callable[[DeltaTable], T]) -> T:
     """What a version says."""
-    if not _is_local(path):
+    if not is_local(path):
         return what(_opened(path, storage_options, version))
     with newest(path, storage_options) as (table, said):
         if table.version() == version:
@@ -71,7 +71,7 @@ def _forget_oldest(past: dict[tuple[int, Hashable], Any]) -> None:
 @contextmanager
 def newest(path: str, storage_options: Mapping[str, str]) -> Iterator[tuple[DeltaTable, dict[Hashable, Any]]]:
     """The table as it is now, for this thread alone, which may also commit with it; and what was asked of it before."""
-    if not _is_local(path):
+    if not is_local(path):
         yield _opened(path, storage_options), {}
         return
     own = _table(path)
@@ -125,7 +125,8 @@ def _opened(path: str, storage_options: Mapping[str, str], version: int | None =
     return DeltaTable(path, version=version, storage_options=dict(storage_options) or None)
 
 
-def _is_local(path: str) -> bool:
+def is_local(path: str) -> bool:
+    """Whether the table lies on a disk of this machine."""
     return "://" not in path
 
 

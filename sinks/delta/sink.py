@@ -11,16 +11,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
-from sinks.delta import direct
 from sinks.delta.commit import PROPERTIES, Commit, Mark, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.delta.log import TableSize, TableState, rows_of, rows_written, table_rows, table_size, table_state
 from sinks.delta.log import translated as readable
 from sinks.delta.size import Way, measured, way_of
+from sinks.delta.small import write_small
 from sinks.delta.staged import KEPT_WHOLE, adopt_files, folder_beside, load_rows, remove_beside
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import Figures, Upkeep, figures
+from sinks.delta.vectors import PROPERTY
 from sinks.protocol import OP, UPSERT, Position, Sink, Written
 from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
@@ -35,7 +36,8 @@ class DeltaSink:
 
     name = "delta"
 
-    table_properties: Mapping[str, str] = PROPERTIES
+    may_mark: bool = True
+    """Whether rows of the table may be marked as deleted, where the settings want that."""
 
     def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
         self.folder = spec.name
@@ -48,11 +50,17 @@ class DeltaSink:
         self._located: Located[tuple[int, int]] = Located("Delta", spec.name)
         self._upkeep = Upkeep(self._path, self._options, spec.key)
         self._version: int | None = None
+        self._marks = settings.deletion_vectors and self.may_mark
 
     @property
     def path(self) -> str:
         """Where readers find the table."""
         return self._path
+
+    @property
+    def table_properties(self) -> Mapping[str, str]:
+        """Of a table that is made anew."""
+        return {**PROPERTIES, PROPERTY: str(self._marks).lower()}
 
     @property
     def storage_options(self) -> Mapping[str, str]:
@@ -108,21 +116,11 @@ class DeltaSink:
             enable_types(rows, commit, state.features)
             add_columns(rows, commit, state.types)
             # One way or another: the table is the same afterwards.
-            written = self._write_directly(rows, commit) or self._write_by_spark(rows, commit)
+            small = write_small(rows, commit, self._spec.key, self._options, marks=self._marks)
+            written = small or self._write_by_spark(rows, commit)
         if written.upserts or written.deletes:
             self._require_made(commit)
         return written
-
-    def _write_directly(self, rows: DataFrame, commit: Commit) -> Written | None:
-        """Small batches into tables that are not large; None for others."""
-        if direct.table_bytes(self._path, self._options) > direct.TABLE_BYTES_MAX:
-            return None
-        if (few := direct.few_rows(rows)) is None:
-            return None
-        if few.num_rows:
-            direct.merge_directly(few, commit, self._spec.key, self._options)
-        upserts = few.column(OP).to_pylist().count(UPSERT)
-        return Written(upserts, few.num_rows - upserts)
 
     def _write_by_spark(self, rows: DataFrame, commit: Commit) -> Written:
         batch = measured(rows, self._spec.key)
@@ -250,13 +248,18 @@ class DeltaSink:
 
 
 class BesideDelta(DeltaSink):
-    """A view's rows in a table that no reader sees."""
+    """A view's rows in a table that no reader sees; its files are moved as they are."""
 
-    table_properties: Mapping[str, str] = {**PROPERTIES, **KEPT_WHOLE}
+    may_mark = False
 
     def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
         super().__init__(settings, pipeline, replace(spec, name=folder_beside(spec.name)))
         self._at: Position | None = None
+
+    @property
+    def table_properties(self) -> Mapping[str, str]:
+        """Those of a table that is kept whole as well."""
+        return {**super().table_properties, **KEPT_WHOLE}
 
     def position(self) -> Position | None:
         """As this process knows it: no ledger speaks of the table."""

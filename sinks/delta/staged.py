@@ -7,13 +7,13 @@ that tidying removes, and a table beside that the next load removes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.settings import Delta
 from sinks.delta.commit import NTZ_FEATURE, ROWS_PER_FILE_MAX, Mark
 from sinks.delta.direct import refused, taken_turn
+from sinks.delta.entries import actions_of
 from sinks.delta.removal import remove_table
 from sinks.standing import new_generation
 
@@ -89,7 +89,7 @@ def _adds(files: Any, folder: str, version: int) -> list[Any]:
     for number in range(version + 1):
         with files.open_input_file(f"{folder}/_delta_log/{number:020d}.json") as log:
             text = log.read().decode()
-        for action in map(json.loads, text.splitlines()):
+        for action in actions_of(text):
             if "remove" in action:
                 live.pop(action["remove"]["path"], None)
             if "add" in action:

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.log import get
+from sinks.delta.entries import Unreadable
 from sinks.delta.layout import DataFile, Layout, Limits, Step, decide, layout_of
 from sinks.delta.log import size_of
+from sinks.delta.opened import is_local
+from sinks.delta.purge import purge, sweep
+from sinks.delta.vectors import is_enabled
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -70,13 +74,15 @@ class Upkeep:
             table = self._table()
             done = self._tidy(table)
             self._looked_at = table.version()
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, Unreadable) as error:
             _log.warning("table not tidied", path=self._path, error=type(error).__name__)
             return True
         _log.info("table tidied", path=self._path, seconds=round(time.monotonic() - began_s, 3), **done)
         return self._looked_at != version
 
     def _tidy(self, table: DeltaTable) -> dict[str, Any]:
+        is_marked = is_local(self._path) and is_enabled(table)
+        purged = purge(table, self._path) if is_marked else 0
         layout = self._layout(table)
         step = decide(layout, self._sorted_bytes, self._limits)
         match step:
@@ -85,11 +91,17 @@ class Upkeep:
                 self._sorted_bytes = layout.bytes
             case Step.COMPACT:
                 table.optimize.compact(target_size=self._limits.file_bytes)
-        # `full` also finds what a killed process wrote and never committed.
-        removed = table.vacuum(retention_hours=KEPT_HOURS, enforce_retention_duration=False, dry_run=False, full=True)
+        removed = self._removed(table, is_marked=is_marked)
         table.create_checkpoint()
         table.cleanup_metadata()
-        return {"step": step.value if step else None, "files": layout.files, "removed": len(removed)}
+        return {"step": step.value if step else None, "files": layout.files, "purged": purged, "removed": removed}
+
+    def _removed(self, table: DeltaTable, *, is_marked: bool) -> int:
+        """Files that are not needed any more, and those that a killed process wrote and never committed."""
+        # delta-rs takes deletion vectors for such files.
+        if is_marked:
+            return sweep(table, self._path, KEPT_HOURS)
+        return len(table.vacuum(retention_hours=KEPT_HOURS, enforce_retention_duration=False, dry_run=False, full=True))
 
     def _layout(self, table: DeltaTable) -> Layout:
         import pyarrow as pa

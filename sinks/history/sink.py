@@ -18,9 +18,10 @@ from cdc.lsn import format_lsn, parse_lsn
 from cdc.settings import Settings
 from sinks.delta import DeltaSink
 from sinks.delta.commit import Commit, add_columns, enable_types, overwrite
-from sinks.delta.direct import few_rows, table_bytes
 from sinks.delta.literals import quoted
-from sinks.delta.log import TableState, rows_of, rows_written, selected_rows
+from sinks.delta.log import TableState, bytes_of, rows_of, rows_written, selected_rows
+from sinks.delta.opened import answer
+from sinks.delta.small import few_rows
 from sinks.history import append
 from sinks.history.columns import EVENT, FOLDER, HISTORY, KEPT, MOMENT, ORDINAL, PRODUCED, READ, TRUNCATED
 from sinks.history.folding import fold, folded, is_due
@@ -45,6 +46,8 @@ class HistorySink(DeltaSink):
     """The log under `<delta.path>/<pipeline>/_history/<schema.table>`; its position is kept as any Delta table's."""
 
     name = HISTORY
+
+    may_mark = False
 
     def __init__(self, settings: Settings, spec: ViewSpec, option: SinkOptions) -> None:
         super().__init__(settings.delta, settings.pipeline, replace(spec, name=f"{FOLDER}/{spec.name}"))
@@ -143,7 +146,7 @@ class HistorySink(DeltaSink):
         state = self._state()
         if state is None or state.stamp is None:
             return None
-        return _reach(state), table_bytes(self._path, self._options)
+        return _reach(state), answer(self._path, self._options, bytes_of)
 
     def _there(self) -> TableState:
         """The log as whoever reads finds it."""

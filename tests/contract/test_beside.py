@@ -51,6 +51,15 @@ def names(sink: Sink) -> dict[int, str | None]:
     return {row[0]: row[1] for row in found}
 
 
+def test_any_text_is_shown(store: Store, sink: SwappedSink):
+    """Statistics of files quote texts, and what a line ends with differs from language to language."""
+    beside = sink.beside()
+    odd = "a\u2028b\x85c\x0bd\ne\r\\"
+    beside.replace(ORDERS.frame(store.spark, [(UPSERT, 10, (1, odd, None)), (UPSERT, 11, (2, odd, None))]), at(100))
+    sink.adopt(beside, at(100))
+    assert names(sink) == {1: odd, 2: odd}
+
+
 def test_what_is_loaded_beside_goes_along_unseen_and_is_shown_at_once(store: Store, sink: SwappedSink):
     beside = loaded(store, sink)
     for each, change in ((sink, (UPSERT, 150, (2, "live"))), (beside, (UPSERT, 150, (4, "beside")))):

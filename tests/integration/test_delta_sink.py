@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import sinks.delta.direct
+import sinks.delta.marked
 import sinks.delta.size
 import sinks.delta.upkeep
 from cdc.errors import OperatorError, TransientError
@@ -34,6 +35,7 @@ from sinks.delta.direct import merge_directly
 from sinks.delta.layout import Limits
 from sinks.delta.literals import KeyColumn, keys_predicate
 from sinks.delta.log import table_state
+from sinks.delta.marked import mark_and_append
 from sinks.delta.size import measured
 from sinks.delta.upkeep import Upkeep
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT, Position, Written
@@ -44,10 +46,11 @@ COLUMNS = {"id": "bigint", "name": "string", "price": "decimal(10,2)"}
 Row = tuple[Any, ...]
 
 
-WAYS = ("direct", "replace_keys", "merge")
+WAYS = ("marked", "direct", "replace_keys", "merge")
 
 
 def force(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks.delta.marked, "TABLE_BYTES_MIN", 0 if way == "marked" else 1 << 40)
     monkeypatch.setattr(sinks.delta.direct, "TABLE_BYTES_MAX", 1 << 30 if way == "direct" else -1)
     monkeypatch.setattr(sinks.delta.size, "KEYS_MAX", 0 if way == "merge" else 1_000)
 
@@ -68,7 +71,7 @@ def at(lsn: int) -> Position:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., DeltaSink]:
-    return lambda spec=None: DeltaSink(Delta(path=str(tmp_path)), "shop", spec or view())
+    return lambda spec=None: DeltaSink(Delta(path=str(tmp_path), deletion_vectors=True), "shop", spec or view())
 
 
 @pytest.fixture
@@ -124,9 +127,13 @@ def directly(rows: DataFrame, commit: Commit, batch: Any) -> None:
     merge_directly(rows.toArrow(), commit, [column.name for column in batch.key], {})
 
 
+def marking(rows: DataFrame, commit: Commit, batch: Any) -> None:
+    mark_and_append(rows.toArrow(), commit, [column.name for column in batch.key], {})
+
+
 def test_delta_itself_takes_no_turn_twice(sink, frame, spark, way):
     """The sink looks first; this is for two writers at once, and for a commit that landed after its writer died."""
-    write = {"replace_keys": replace_keys, "merge": merge, "direct": directly}[way]
+    write = {"replace_keys": replace_keys, "merge": merge, "direct": directly, "marked": marking}[way]
     changes = frame((UPSERT, (1, "doubled", None)), (DELETE, (2,)))
     sink.write(frame((UPSERT, (3, "once", None))), at(200))
     version, generation = sink.version()
@@ -134,7 +141,7 @@ def test_delta_itself_takes_no_turn_twice(sink, frame, spark, way):
     commit = Commit(sink.path, state.stamp, "shop/orders", state.turn, spark)
     batch = measured(changes, ("id",)) if way == "replace_keys" else bounded(changes)
     # Spark passes over it in silence, and the sink looks what became of its commit.
-    with pytest.raises(TransientError, match="another process") if way == "direct" else nullcontext():
+    with pytest.raises(TransientError, match="another process") if way in ("direct", "marked") else nullcontext():
         write(changes.select("id", "name", "price", OP), commit, batch)
     assert sink.version() == (version, generation)
     assert rows(sink)[1][1] == "n1"

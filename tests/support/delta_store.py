@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+import sinks.delta.marked
 from cdc.settings import Delta
 from jobs.batch import Target
 from jobs.ledger import Ledger
@@ -33,8 +34,8 @@ class LedgeredSink:
         self._ledger = Ledger(f"{root}/{sink.folder}-ledger")
 
     def position(self) -> Position | None:
-        sinks: dict[Target, Sink] = {self._target: self._sink}
-        return located(sinks, {self._target: self._sink.position()}, self._ledger.read())[self._target]
+        own: dict[Target, Sink] = {self._target: self._sink}
+        return located(own, {self._target: self._sink.position()}, self._ledger.read())[self._target]
 
     def write(self, changes: DataFrame, position: Position) -> Written:
         return self._recorded(self._sink.write(changes, position), position)
@@ -76,11 +77,21 @@ class LedgeredSink:
 
 
 def delta_store(request: pytest.FixtureRequest, spark: SparkSession, pipeline: str) -> Store:
-    """Tables in a folder of the test's own."""
+    """Tables in a folder of the test's own, whose files are written anew."""
+    return _store(request, spark, pipeline, marks=False)
+
+
+def marked_store(request: pytest.FixtureRequest, spark: SparkSession, pipeline: str) -> Store:
+    """Such tables in which rows are marked as deleted, however small they are."""
+    request.getfixturevalue("monkeypatch").setattr(sinks.delta.marked, "TABLE_BYTES_MIN", 0)
+    return _store(request, spark, pipeline, marks=True)
+
+
+def _store(request: pytest.FixtureRequest, spark: SparkSession, pipeline: str, *, marks: bool) -> Store:
     from tests.support.sinks import Store, settings_for
 
     root = request.getfixturevalue("tmp_path")
-    settings = settings_for(pipeline, delta=Delta(path=str(root)))
+    settings = settings_for(pipeline, delta=Delta(path=str(root), deletion_vectors=marks))
 
     class DeltaStore(Store):
         """Wraps its sinks."""

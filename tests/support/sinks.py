@@ -23,7 +23,7 @@ from cdc.stack.server import Endpoint
 from sinks.protocol import AT, LSN, OP, Position, Sink
 from sinks.registry import make_sink
 from sinks.spec import Kind, SinkOptions, ViewSpec
-from tests.support.delta_store import delta_store
+from tests.support.delta_store import delta_store, marked_store
 from tests.support.wait import wait_until
 
 ARROW = {
@@ -177,6 +177,7 @@ def kafka_store(request: pytest.FixtureRequest, spark: SparkSession, pipeline: s
 
 STORES: dict[str, Callable[[pytest.FixtureRequest, SparkSession, str], Store]] = {
     "delta": delta_store,
+    "delta-marked": marked_store,
     "search": search_store,
     "cache": cache_store,
     "cache-hash": hash_store,

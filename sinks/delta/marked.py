@@ -1,0 +1,161 @@
+"""A small batch written beside what is there: its rows in a new file, those that they replace marked as deleted.
+
+In: the batch as an Arrow table, a Commit. Out: one Delta commit with its stamp and turn, or False where the table or
+its key is not fit for it, and nothing is done. Keeps true: of each key one row is left; any other commit on the version
+that was looked at is an error; no file is rewritten but small ones of earlier batches.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sinks.delta.commit import Commit
+from sinks.delta.direct import refusals, taken_turn
+from sinks.delta.entries import Entry, Unreadable, live_files, make_version, removal
+from sinks.delta.files import live_rows, written_file
+from sinks.delta.opened import is_local, newest
+from sinks.delta.vectors import dead_rows, enable, widened, write_vectors
+from sinks.protocol import OP, UPSERT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyroaring import BitMap
+
+TABLE_BYTES_MIN: Final = 4 << 20
+"""A smaller table is rewritten as fast."""
+TABLE_BYTES_MAX: Final = 4 << 30
+"""The key columns of the whole table are read for each batch."""
+SMALL_FILE_BYTES: Final = 1 << 20
+SMALL_FILES_MAX: Final = 8
+"""So many small files become one with the next batch: each costs every reader an open."""
+CHECKPOINT_EVERY: Final = 50
+READERS: Final = 2
+
+
+def fits(table_bytes: int) -> bool:
+    """Whether a table of this size is written so."""
+    return TABLE_BYTES_MIN <= table_bytes <= TABLE_BYTES_MAX
+
+
+def mark_and_append(rows: pa.Table, commit: Commit, key: Sequence[str], options: Mapping[str, str]) -> bool:
+    """Whether it was done so; `rows` has the table's columns and OP."""
+    if not is_local(commit.path) or not all(_is_exact(rows.schema.field(name).type) for name in key):
+        return False
+    with refusals(commit.stamp.view), newest(commit.path, options) as (table, _):
+        taken_turn(table, commit)
+        # What the batch does not speak of would keep its value in a row that is updated.
+        if {field.name for field in table.schema().fields} != {*rows.column_names} - {OP}:
+            return False
+        try:
+            files = live_files(commit.path, table.version())
+        except Unreadable:
+            return False
+        enable(table)
+        actions = _actions(commit.path, dead_rows(table), files, rows, key)
+        make_version(commit.path, table.version() + 1, [*_about(commit), *actions])
+        table.update_incremental()
+        if table.version() % CHECKPOINT_EVERY == 0:
+            table.create_checkpoint()
+    return True
+
+
+def _actions(
+    folder: str, dead: Mapping[str, BitMap], files: Mapping[str, Entry], rows: pa.Table, key: Sequence[str]
+) -> Iterator[Entry]:
+    """What becomes of the files that are there, and the new one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyroaring import BitMap
+
+    small = [path for path, entry in files.items() if entry["size"] < SMALL_FILE_BYTES]
+    merged = small if len(small) >= SMALL_FILES_MAX else []
+    found, nothing = _positions(folder, files, rows, key), BitMap()
+    left = {path: dead.get(path, nothing) | found.get(path, nothing) for path in (*found, *merged)}
+    empty = [path for path in found if path not in merged and len(left[path]) == _count(files[path])]
+    vectors = {path: left[path] for path in found if path not in (*merged, *empty) and left[path] != dead.get(path)}
+    upserts = rows.filter(pc.equal(rows.column(OP), pa.scalar(UPSERT))).drop_columns([OP])
+    kept = [live_rows(folder, path, left[path], upserts.schema) for path in merged]
+    for path in (*merged, *empty):
+        yield removal(files[path])
+    for path, descriptor in write_vectors(folder, vectors).items():
+        yield removal(files[path])
+        marked = {"deletionVector": descriptor, "dataChange": True, "stats": widened(files[path].get("stats"))}
+        yield {"add": files[path] | marked}
+    if (written := pa.concat_tables([*kept, upserts])).num_rows:
+        yield {"add": written_file(folder, written)}
+
+
+def _positions(folder: str, files: Mapping[str, Entry], rows: pa.Table, key: Sequence[str]) -> dict[str, BitMap]:
+    """Where the batch's keys stand in the files, marked as deleted or not."""
+    wanted = rows.select(list(key))
+    likely = [path for path, entry in files.items() if _may_hold(entry, wanted.column(0), key[0])]
+    with ThreadPoolExecutor(READERS) as readers:
+        found = readers.map(lambda path: _found(Path(folder, path), wanted), likely)
+        return {path: positions for path, positions in zip(likely, found, strict=True) if positions}
+
+
+def _found(path: Path, wanted: pa.Table) -> BitMap:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from pyroaring import BitMap
+
+    names = wanted.column_names
+    there = pq.read_table(path, columns=names, partitioning=None, use_threads=False)
+    first = there.column(names[0])
+    # NULL is a value here, and so it is to is_in().
+    places = pc.indices_nonzero(pc.is_in(first, wanted.column(0).combine_chunks().cast(first.type)))
+    if len(names) > 1:
+        keys = set(zip(*(wanted.column(name).to_pylist() for name in names), strict=True))
+        there = there.take(places)
+        values = zip(
+            *(there.column(name).cast(wanted.schema.field(name).type).to_pylist() for name in names), strict=True
+        )
+        places = places.filter(pa.array([each in keys for each in values], pa.bool_()))
+    return BitMap(places.to_numpy())
+
+
+def _may_hold(entry: Entry, wanted: Any, name: str) -> bool:
+    """By bounds of whole numbers, which every writer writes exactly."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_integer(wanted.type) or wanted.null_count:
+        return True
+    stats = json.loads(entry.get("stats") or "{}")
+    low, high = (stats.get(end, {}).get(name) for end in ("minValues", "maxValues"))
+    if not isinstance(low, int) or not isinstance(high, int):
+        return True
+    keys = np.sort(wanted.to_numpy())
+    return bool(np.searchsorted(keys, low) < np.searchsorted(keys, high, side="right"))
+
+
+def _about(commit: Commit) -> Iterator[Entry]:
+    now_ms = time.time_ns() // 1_000_000
+    yield {
+        "commitInfo": {
+            "timestamp": now_ms,
+            "operation": "MERGE",
+            "operationParameters": {},
+            "isBlindAppend": False,
+            "userMetadata": commit.stamp.to_json(),
+        }
+    }
+    yield {"txn": {"appId": commit.app_id, "version": commit.turn, "lastUpdated": now_ms}}
+
+
+def _count(entry: Entry) -> int | None:
+    count: int | None = json.loads(entry.get("stats") or "{}").get("numRecords")
+    return count
+
+
+def _is_exact(kind: Any) -> bool:
+    """Whether equal values of the type are alike in every writer: not 0 and -0."""
+    import pyarrow as pa
+
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
