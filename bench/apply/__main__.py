@@ -45,6 +45,7 @@ class Wanted:
     sizes: tuple[int, ...]
     view_millions: int
     shares: tuple[float, ...]
+    marks: bool
 
     def rows(self, full: int = ROWS) -> int:
         """At this scale."""
@@ -55,6 +56,7 @@ class Wanted:
         self.results.parent.mkdir(parents=True, exist_ok=True)
         document = json.loads(self.results.read_text()) if self.results.exists() else {}
         document[work] = body = figures.body()
+        body["deletion_vectors"] = self.marks
         if self.scale != 1:
             body["scale"] = self.scale
         self.results.write_text(json.dumps(document, indent=2) + "\n")
@@ -77,6 +79,9 @@ def main() -> None:
     parser.add_argument(
         "--shares", default="0.001,0.0001,0.01,0.1,0.5", help="for views: parts of the rows that change"
     )
+    parser.add_argument(
+        "--whole-files", action="store_true", help="without delta.deletion_vectors: our small batches write files anew"
+    )
     given = parser.parse_args()
     wanted = Wanted(
         given.works or list(GROUPS),
@@ -88,6 +93,7 @@ def main() -> None:
         tuple(int(size) for size in given.sizes.split(",")),
         given.view_millions,
         tuple(float(share) for share in given.shares.split(",")),
+        not given.whole_files,
     )
     with running(given.folder.absolute()) as bench:
         for names, measure in GROUPS.items():
@@ -96,12 +102,12 @@ def main() -> None:
 
 
 def _rebuild(bench: Bench, wanted: Wanted, _: list[str]) -> None:
-    with field(bench, 1, wanted.rows(ROWS // 2), wanted.sides) as at:
+    with field(bench, 1, wanted.rows(ROWS // 2), wanted.sides, marks=wanted.marks) as at:
         wanted.save("rebuild_1m", works.rebuild(at, wanted.repeats, target="ratio >= 1.5"))
 
 
 def _batches(bench: Bench, wanted: Wanted, chosen: list[str]) -> None:
-    with field(bench, 5 if "five_mirrors" in chosen else 1, wanted.rows(), wanted.sides) as at:
+    with field(bench, 5 if "five_mirrors" in chosen else 1, wanted.rows(), wanted.sides, marks=wanted.marks) as at:
         for name in chosen:
             wanted.save(name, BATCHES[name](at, wanted.repeats))
 
@@ -109,7 +115,7 @@ def _batches(bench: Bench, wanted: Wanted, chosen: list[str]) -> None:
 def _growth(bench: Bench, wanted: Wanted, _: list[str]) -> None:
     points: dict[str, dict[str, float | None]] = {}
     for millions in wanted.sizes:
-        with field(bench, 1, wanted.rows(millions * ROWS), wanted.sides) as at:
+        with field(bench, 1, wanted.rows(millions * ROWS), wanted.sides, marks=wanted.marks) as at:
             figures = works.recent_changes(at, 10_000, wanted.repeats, target="50M costs <= 3x 1M")
             points[f"{millions}M"] = {side: figures.body()[side] for side in ("ours", "peer")}
     figures.more["points"] = points
@@ -117,13 +123,13 @@ def _growth(bench: Bench, wanted: Wanted, _: list[str]) -> None:
 
 
 def _freshness(bench: Bench, wanted: Wanted, _: list[str]) -> None:
-    with field(bench, 1, wanted.rows(), wanted.sides) as at:
+    with field(bench, 1, wanted.rows(), wanted.sides, marks=wanted.marks) as at:
         target = "ours p50 <= 1.0 s, p99 <= 2.5 s"
         wanted.save("freshness", freshness(at, 10 + 20 * wanted.scale, wanted.repeats, target=target))
 
 
 def _fresh_views(bench: Bench, wanted: Wanted, _: list[str]) -> None:
-    with field(bench, 5, wanted.rows(), wanted.sides, fresh_views.VIEWS) as at:
+    with field(bench, 5, wanted.rows(), wanted.sides, fresh_views.VIEWS, marks=wanted.marks) as at:
         seconds = 10 + 20 * wanted.scale
         wanted.save("fresh_views", fresh_views.fresh_views(at, seconds, wanted.repeats, target="ours p50 <= 3 s"))
 
@@ -135,12 +141,12 @@ def _search_cache(bench: Bench, wanted: Wanted, _: list[str]) -> None:
 
 
 def _sustained(bench: Bench, wanted: Wanted, _: list[str]) -> None:
-    with field(bench, 1, wanted.rows(), wanted.sides) as at:
+    with field(bench, 1, wanted.rows(), wanted.sides, marks=wanted.marks) as at:
         wanted.save("sustained", sustained(at, wanted.sustained_s, target="ratio >= 2"))
 
 
 def _views(bench: Bench, wanted: Wanted, _: list[str]) -> None:
-    with field(bench, 1, wanted.rows(wanted.view_millions * ROWS), [], views.VIEWS) as at:
+    with field(bench, 1, wanted.rows(wanted.view_millions * ROWS), [], views.VIEWS, marks=wanted.marks) as at:
         target = "ratio <= 0.2 at 0.1% changed, <= 1.1 at any share"
         for view, figures in views.refreshes(at, wanted.shares, wanted.repeats, target=target).items():
             wanted.save(f"view_{view}", figures)

@@ -70,9 +70,19 @@ class Field:
 
 @contextmanager
 def field(
-    bench: Bench, tables: int, rows: int, sides: Iterable[str], selects: Mapping[str, str] = NO_VIEWS, **sections: Any
+    bench: Bench,
+    tables: int,
+    rows: int,
+    sides: Iterable[str],
+    selects: Mapping[str, str] = NO_VIEWS,
+    *,
+    marks: bool,
+    **sections: Any,
 ) -> Iterator[Field]:
-    """A field with the sides that are wanted, each caught up and held; views come with a table of customers."""
+    """A field with the sides that are wanted, each caught up and held; views come with a table of customers.
+
+    `marks`: our tables have deletion vectors.
+    """
     database, called = f"apply_{secrets.token_hex(3)}", names(tables)
     bench.create_database(database)
     with bench.connect(database) as connection:
@@ -87,7 +97,7 @@ def field(
         (folder / f"{name}.sql").write_text(select)
     own = {
         "apply": Apply(master=MASTER),
-        "delta": Delta(path=str(bench.folder / "delta")),
+        "delta": Delta(path=str(bench.folder / "delta"), deletion_vectors=marks),
         "views": folder,
     }
     name = f"a{secrets.token_hex(3)}"

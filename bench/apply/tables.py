@@ -64,7 +64,7 @@ def all_updated(table: str, turn: int) -> list[str]:
 def changed(table: str, changes: int, rows: int, turn: int) -> list[str]:
     """So many changes of as many keys all over the table, in one transaction."""
     few = max(1, changes * _RETIRED_OF_TEN // 10)
-    updates, step = changes - 2 * few, f"(g * {_PRIME} + {turn} * 1009) % {rows}"
+    updates, step = changes - 2 * few, f"(g::bigint * {_PRIME} + {turn} * 1009) % {rows}"
     new = f"{rows} + {turn} * 1000000"
     deleted = f"SELECT 1 + {step} FROM generate_series({updates + 1}, {updates + few}) g"  # noqa: S608
     return [
