@@ -84,7 +84,7 @@ def refused(view: str, error: Exception) -> CdcError:
             "is something else writing there? the batch is tried again",
             code="DELTA_CONFLICT",
         )
-    if "not found" in text or "no such file" in text:
+    if isinstance(error, FileNotFoundError) or "not found" in text or "no such file" in text:
         return OperatorError(
             f"{doing}: files of the table are gone", f"run: afterimage rebuild {view}", code="DELTA_DAMAGED"
         )

@@ -35,6 +35,7 @@ SMALL_FILES_MAX: Final = 8
 """So many small files become one with the next batch: each costs every reader an open."""
 CHECKPOINT_EVERY: Final = 50
 READERS: Final = 2
+ENGINE: Final = "Afterimage"
 
 
 def fits(table_bytes: int) -> bool:
@@ -142,6 +143,7 @@ def _about(commit: Commit) -> Iterator[Entry]:
             "timestamp": now_ms,
             "operation": "MERGE",
             "operationParameters": {},
+            "engineInfo": ENGINE,
             "isBlindAppend": False,
             "userMetadata": commit.stamp.to_json(),
         }
