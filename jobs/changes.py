@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.settings import Kafka
-from jobs.arrow_frames import frame_of
 from jobs.failures import translated
 from jobs.kafka_options import source_options
 from jobs.native_rows import Unusual, spark_schema
@@ -26,6 +25,7 @@ from jobs.rows import DIGEST, INTERNAL, ORDINAL, PARTITION, TRUNCATE, UNFIT_COLU
 from jobs.small_range import RECORDS_MAX, SmallRange, read_small_range
 from jobs.tables import TableInfo
 from jobs.unfit import STRICT, Watch, digest, too_many
+from sinks.arrow_frames import frame_of
 from sinks.protocol import AT, LSN, OP, UPSERT, Unfit
 
 _log = get(__name__)

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.settings import Kafka
-from jobs.arrow_frames import frame_of
 from jobs.changes import (
     ONE_TASK_RECORDS_MAX,
     Changes,
@@ -33,6 +32,7 @@ from jobs.rows import DIGEST, PARTITION, TRUNCATE, UNFIT_COLUMNS, positioned, ty
 from jobs.small_range import RECORDS_MAX, read_small_log
 from jobs.tables import TableInfo
 from jobs.unfit import STRICT, Watch, deleted
+from sinks.arrow_frames import frame_of
 from sinks.history.columns import EVENT, MOMENT, ORDINAL, PRODUCED
 from sinks.protocol import AT, LSN, OP, UPSERT, Unfit
 

@@ -16,7 +16,6 @@ from pyspark.sql.types import DataType, StructType
 from cdc.errors import OperatorError
 from cdc.log import get
 from cdc.lsn import format_lsn
-from jobs.arrow_frames import frame_of
 from jobs.batch import Target
 from jobs.failures import translated
 from jobs.ledger import Ledger
@@ -25,6 +24,7 @@ from jobs.prove.mending import Mend
 from jobs.prove.result import Mended
 from jobs.recording import located, recorded
 from jobs.text_rows import Shape, changes, ddl, is_ours
+from sinks.arrow_frames import frame_of
 from sinks.delta import DeltaSink
 from sinks.protocol import MEND_KEYS_MAX, Position, Sink
 from sinks.standing import overtaken

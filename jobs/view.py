@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from sinks.arrow_frames import with_columns
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 from sinks.spec import Kind, ViewSpec
 
@@ -27,7 +28,7 @@ _naming = threading.Lock()
 def view_changes(changes: DataFrame, spec: ViewSpec) -> DataFrame:
     """What the changes do to the view."""
     if spec.kind is Kind.MIRROR:
-        return changes.select(*map(quoted, (*spec.columns, OP, LSN, AT)))
+        return with_columns(changes, (*spec.columns, OP, LSN, AT))
     spark = changes.sparkSession
     with _naming:
         changes.createOrReplaceTempView(SOURCE)

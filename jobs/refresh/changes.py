@@ -13,8 +13,8 @@ from typing import Final
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
 from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique, require_unique
@@ -27,6 +27,7 @@ from jobs.refresh.tallied import GROUPS_MAX, Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.refresh import Refresh
+from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.protocol import AT, LSN, OP
@@ -155,7 +156,7 @@ class QueryChanges:
                     return Found(None, 0, How.TALLIED, keys=0)
                 case Few():
                     changes = few_changes(self._spec, found.stored, found.rows, self._lsn)
-                    return self._found(changes, found.like, How.TALLIED, found.groups)
+                    return self._found(changes, found.schema, How.TALLIED, found.groups)
                 case Many():
                     return self._compared(found.stored, found.rows, How.TALLIED, found.groups)
         except (PySparkException, TooMany, Unsure, Untold):
@@ -172,7 +173,7 @@ class QueryChanges:
         stored = self._stored.with_keys(few.rename_columns([evaluation.column_of(each) for each in _by(refresh)]))
         if not self._proved:
             self._require_nobody_elses(new, stored)
-        return self._found(few_changes(self._spec, stored, new, self._lsn), rows, How.INCREMENTAL, few.num_rows)
+        return self._found(few_changes(self._spec, stored, new, self._lsn), rows.schema, How.INCREMENTAL, few.num_rows)
 
     def _require_nobody_elses(self, new: pa.Table, stored: pa.Table) -> None:
         """A row outside the affected ones may have the declared key as well."""
@@ -208,21 +209,28 @@ class QueryChanges:
         if self._stored.is_small():
             try:
                 changes = few_changes(self._spec, self._stored.all_few(), self._few(rows), self._lsn)
-                return self._found(changes, rows, How.FULL, None, why)
+                return self._found(changes, rows.schema, How.FULL, None, why)
             except TooMany:
                 pass
         return self._compared(self._stored.rows(), rows, How.FULL, None, why)
 
-    def _found(self, changes: pa.Table, like: DataFrame, how: How, keys: int | None, why: str | None = None) -> Found:
-        from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
-
+    def _found(self, changes: pa.Table, like: StructType, how: How, keys: int | None, why: str | None = None) -> Found:
         control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
         if self._spec.hidden:
             control.append(StructField(SHOWN, BooleanType()))
-        rows = [StructField(each.name, each.dataType) for each in like.schema.fields]
+        rows = [StructField(each.name, each.dataType) for each in like.fields]
         schema = StructType([*rows, *control])
-        frame = frame_of(self._spark, changes, schema) if changes.num_rows else None
-        return Found(frame, changes.num_rows, how, why, keys, self._shown(frame))
+        if not changes.num_rows:
+            return Found(None, 0, how, why, keys)
+        frame = frame_of(self._spark, changes, schema)
+        return Found(frame, changes.num_rows, how, why, keys, self._shown_of_few(frame, changes))
+
+    def _shown_of_few(self, frame: DataFrame, changes: pa.Table) -> DataFrame | None:
+        if not self._spec.hidden:
+            return frame
+        shown = changes.filter(changes.column(SHOWN)).select([*self._spec.columns, OP, LSN, AT])
+        schema = frame.select(*map(quoted, shown.column_names)).schema
+        return frame_of(self._spark, shown, schema) if shown.num_rows else None
 
     def _shown(self, changes: DataFrame | None) -> DataFrame | None:
         if changes is None or not self._spec.hidden:

@@ -119,6 +119,12 @@ class Evaluation:
         folded.createOrReplaceTempView(f"{self._prefix}folded")
         return self._shown(self._spark.sql(rows_sql(self._plan, f"{self._prefix}folded")))
 
+    def plain_results(self) -> list[str] | None:
+        """What the stored columns are called among the results; None where some are expressions over these."""
+        assert self._plan.tally is not None
+        is_plain = set(self._plan.stored) <= set(self._plan.tally.aggregate.columns)
+        return [column.sql for column in self._plan.stored] if is_plain else None
+
     def _keyed(self, keys: DataFrame, sql: str) -> DataFrame:
         with _naming:
             keys.createOrReplaceTempView(KEYS)

@@ -17,13 +17,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Scan, walk
 from jobs.plan.view import ViewPlan
 from jobs.refresh.images import alike, paired, spark_schema, struct_type, values_in
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
 from jobs.refresh.ways import Way, readable, way
 from jobs.upkeep.tables import NEW, OLD
+from sinks.arrow_frames import frame_of, rows_in, with_columns
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
@@ -215,7 +215,9 @@ class ReadRelations:
         if moved.count > CHANGES_MAX:
             raise TooMany
         spec, sink, columns = relation.spec, relation.sink, relation.columns
-        changed = changes.select(*map(quoted, columns), OP).toArrow()
+        own = with_columns(changes, (*columns, OP))
+        known = rows_in(own)
+        changed = own.toArrow() if known is None else known
         keys = changed.select(list(spec.key))
         before = rows_with(sink.path, sink.storage_options, moved.before.version, columns, keys)
         schema = spark_schema(relation.types)

@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.arrow_frames import frame_of
 from jobs.refresh.images import struct_type
 from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
 from jobs.refresh.relations import rows_at
+from sinks.arrow_frames import frame_of
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
 
-from jobs.arrow_frames import frame_of
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.stored import Stored
 from jobs.upkeep.tallying import UNSURE
+from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 
@@ -34,12 +36,12 @@ class Unsure(Exception):  # noqa: N818  not an error: the rows are computed by t
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """`like` has the columns and types of `rows`; without it nothing is touched."""
+    """Rows with this schema."""
 
     groups: int
     stored: pa.Table
     rows: pa.Table
-    like: DataFrame
+    schema: StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,25 @@ class Tallied:
         frame = self._stored.frame(stored)
         folded = self._evaluation.folded(signed, frame, is_exact=is_exact, few=True)
         results = folded.toArrow()
-        found = self._evaluation.rows_of_results(frame_of(self._stored.spark, results, folded.schema))
-        rows = found.toArrow()
+        rows, schema = self._shown(results, folded.schema)
         unsure = results.filter(results.column(UNSURE))
         if unsure.num_rows:
             stored, rows = self._computed(unsure, stored, rows, folded)
-        return Few(results.num_rows, stored, rows, found)
+        return Few(results.num_rows, stored, rows, schema)
+
+    def _shown(self, results: pa.Table, schema: StructType) -> tuple[pa.Table, StructType]:
+        """The view's rows of the groups that are there, and sure."""
+        plain = self._evaluation.plain_results()
+        if plain is None:
+            found = self._evaluation.rows_of_results(frame_of(self._stored.spark, results, schema))
+            return found.toArrow(), found.schema
+        is_kept = pc.invert(results.column(UNSURE))
+        if self._groups:
+            is_kept = pc.and_(is_kept, pc.greater(results.column(self._tally.rows.sql), pa.scalar(0)))
+        names = self._stored.spec.stored
+        rows = results.filter(is_kept).select(plain).rename_columns(list(names))
+        fields = (schema[column] for column in plain)
+        return rows, StructType([StructField(name, each.dataType) for name, each in zip(names, fields, strict=True)])
 
     def _computed(
         self, unsure: pa.Table, stored: pa.Table, rows: pa.Table, folded: DataFrame

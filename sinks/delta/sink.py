@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
+from sinks.arrow_frames import with_columns
 from sinks.delta.commit import PROPERTIES, Commit, Mark, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
@@ -110,7 +111,7 @@ class DeltaSink:
             return Written()
         from sinks.delta.failures import translated
 
-        rows = changes.select(*map(quoted, self._spec.stored), OP)
+        rows = with_columns(changes, (*self._spec.stored, OP))
         with translated(self._doing):
             commit = self._commit(rows, state, state.stamp.generation, position)
             enable_types(rows, commit, state.features)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from sinks.arrow_frames import rows_in
 from sinks.delta import direct, marked
 from sinks.delta.commit import Commit
 from sinks.delta.log import bytes_of
@@ -44,6 +45,8 @@ def write_small(
 
 def few_rows(rows: DataFrame) -> Any | None:
     """All of the rows as an Arrow table; None where they are too many."""
+    if (known := rows_in(rows)) is not None:
+        return known if known.num_rows <= ROWS_MAX and known.nbytes <= BYTES_MAX else None
     most = ROWS_MAX if estimated_bytes(rows) <= BYTES_MAX else UNKNOWN_ROWS_MAX
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None

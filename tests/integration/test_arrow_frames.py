@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import gc
+import weakref
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from jobs.arrow_frames import frame_of
+from sinks.arrow_frames import frame_of, rows_in, with_columns
 
 SCHEMA = StructType([StructField("id", LongType())])
 EMPTY = pa.array([], pa.int64())
@@ -31,3 +35,24 @@ def test_all_rows_of_all_chunks(spark: SparkSession, chunks: list[pa.Array[pa.In
 def test_more_rows_than_one_batch_takes(spark: SparkSession):
     table = pa.table({"id": pa.array(range(25_000))})
     assert frame_of(spark, table, SCHEMA).count() == 25_000
+
+
+def test_a_frame_knows_the_rows_that_spark_would_answer(spark: SparkSession):
+    moment = dt.datetime(2026, 11, 19, 12, 0, 0, 1, tzinfo=dt.UTC)
+    rows = pa.table({"id": [1, 2], "text": pa.array(["a", None], pa.large_string()), "at": [moment, None]})
+    kinds = {"id": LongType(), "text": StringType(), "at": TimestampType()}
+    schema = StructType([StructField(name, kind) for name, kind in kinds.items()])
+    frame = frame_of(spark, rows, schema)
+    assert rows_in(frame) == frame.toArrow()
+    some = with_columns(frame, ("at", "id"))
+    assert rows_in(some) == some.toArrow()
+    assert rows_in(some.where("id = 1")) is None, "what Spark has computed, Spark has to say"
+    assert with_columns(frame.where("id = 1"), ("id",)).toArrow().num_rows == 1
+
+
+def test_rows_are_forgotten_with_their_frame(spark: SparkSession):
+    frame = frame_of(spark, pa.table({"id": [1]}), StructType([StructField("id", LongType())]))
+    known = weakref.ref(rows_in(frame))
+    del frame
+    gc.collect()
+    assert known() is None
