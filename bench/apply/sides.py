@@ -143,7 +143,8 @@ class Ours(Side):
 
     def hold(self) -> None:
         self.ask("hold")
-        assert self.hear() == "held"
+        heard = self.hear()
+        assert heard == "held", f"{heard}\n{self._end()}"
 
     def _argv(self) -> list[str]:
         return [sys.executable, "-m", "bench.apply.worker", str(self.pipeline.config)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,24 @@ if TYPE_CHECKING:
     from pyroaring import BitMap
 
 
-def live_rows(folder: str, path: str, dead: BitMap, schema: pa.Schema) -> pa.Table:
-    """With the schema's columns; one that came into the table later is NULL."""
+def read_file(folder: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a file, marked or not."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(Path(folder, path), partitioning=None)
+    rows = pq.read_table(
+        Path(folder, path), columns=list(columns) if columns else None, partitioning=None, use_threads=False
+    )
+    # Of texts and bytes as delta-rs writes them, Arrow neither filters nor compares any.
+    plain = [pa.field(field.name, _plain(field.type), field.nullable) for field in rows.schema]
+    return rows.cast(pa.schema(plain))
+
+
+def live_rows(folder: str, path: str, dead: BitMap, schema: pa.Schema) -> pa.Table:
+    """With the schema's columns; one that came into the table later is NULL."""
+    import pyarrow as pa
+
+    rows = read_file(folder, path)
     rows = rows.filter(live_mask(rows.num_rows, dead)) if dead else rows
     columns = [
         rows.column(field.name).cast(field.type)
@@ -60,6 +73,14 @@ def written_file(folder: str, rows: pa.Table, *, data_change: bool = True) -> En
         "dataChange": data_change,
         "stats": json.dumps(_stats(rows)),
     }
+
+
+def _plain(kind: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
 
 
 def _stats(rows: pa.Table) -> dict[str, Any]:

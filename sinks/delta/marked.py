@@ -11,13 +11,12 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sinks.delta.commit import Commit
 from sinks.delta.direct import refusals, taken_turn
 from sinks.delta.entries import Entry, Unreadable, live_files, make_version, removal
-from sinks.delta.files import live_rows, written_file
+from sinks.delta.files import live_rows, read_file, written_file
 from sinks.delta.opened import is_local, newest
 from sinks.delta.vectors import dead_rows, enable, widened, write_vectors
 from sinks.protocol import OP, UPSERT
@@ -96,18 +95,17 @@ def _positions(folder: str, files: Mapping[str, Entry], rows: pa.Table, key: Seq
     wanted = rows.select(list(key))
     likely = [path for path, entry in files.items() if _may_hold(entry, wanted.column(0), key[0])]
     with ThreadPoolExecutor(READERS) as readers:
-        found = readers.map(lambda path: _found(Path(folder, path), wanted), likely)
+        found = readers.map(lambda path: _found(folder, path, wanted), likely)
         return {path: positions for path, positions in zip(likely, found, strict=True) if positions}
 
 
-def _found(path: Path, wanted: pa.Table) -> BitMap:
+def _found(folder: str, path: str, wanted: pa.Table) -> BitMap:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
     from pyroaring import BitMap
 
     names = wanted.column_names
-    there = pq.read_table(path, columns=names, partitioning=None, use_threads=False)
+    there = read_file(folder, path, names)
     first = there.column(names[0])
     # NULL is a value here, and so it is to is_in().
     places = pc.indices_nonzero(pc.is_in(first, wanted.column(0).combine_chunks().cast(first.type)))

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,30 @@ def test_another_writer_in_between_is_understood(table: Table, spark: SparkSessi
     sinks.delta.entries._logs.clear()
     table.change(2, range(0, ROWS, 5))
     assert table.read() == table.rows
+
+
+def test_texts_of_delta_rs_are_read_as_well(spark: SparkSession, tmp_path: Path, pipeline_name: str):
+    """It writes them as views, which Arrow neither filters nor compares."""
+    view = View({"code": "string", "mark": "bigint", "note": "binary"}, name="coded")
+    sink = DeltaSink(Delta(path=str(tmp_path), deletion_vectors=True), pipeline_name, replace(view.spec, key=("code",)))
+
+    def frame(mark: int, codes: range) -> Any:
+        return view.frame(spark, [(UPSERT, mark, (f"c{code}", mark, b"x")) for code in codes])
+
+    sink.replace(frame(1, range(100)), at(1))
+    DeltaTable(sink.path).optimize.z_order(["code"])
+    sink.position()
+    for turn in range(2, 5):
+        sink.write(frame(turn, range(turn, 100, 3)), at(turn))
+    expected = {f"c{code}": 1 for code in range(100)}
+    expected |= {f"c{code}": turn for turn in range(2, 5) for code in range(turn, 100, 3)}
+    table = DeltaTable(sink.path)
+    assert len(dead_rows(table)) >= 1
+    codes = pa.table({"code": pa.array([*expected], pa.string())})
+    found = rows_with(sink.path, {}, table.version(), ["code", "mark", "note"], codes)
+    assert dict(zip(*(found.column(name).to_pylist() for name in ("code", "mark")), strict=True)) == expected
+    assert purge(table, sink.path) >= 1
+    assert {row[0]: row[1] for row in sink.rows()} == expected
 
 
 def test_lookups_do_not_see_what_is_marked(table: Table):
