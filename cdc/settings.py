@@ -121,8 +121,8 @@ class Delta(Section):
     )
     deletion_vectors: bool = Field(
         default=False,
-        description="small batches mark the rows that they replace instead of writing files anew: several times as fast; "
-        "only for readers that know deletion vectors, and a local path",
+        description="small batches mark the rows that they replace instead of writing files anew: several times as "
+        "fast; only for readers that know deletion vectors, and a local path",
     )
 
 

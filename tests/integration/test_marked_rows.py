@@ -150,7 +150,9 @@ def test_texts_of_delta_rs_are_read_as_well(spark: SparkSession, tmp_path: Path,
         return view.frame(spark, [(UPSERT, mark, (f"c{code}", mark, b"x")) for code in codes])
 
     sink.replace(frame(1, range(100)), at(1))
-    DeltaTable(sink.path).optimize.z_order(["code"])
+    source = pa.table({"code": ["c1"], "mark": [1]})
+    merged = DeltaTable(sink.path).merge(source, "t.code = s.code", source_alias="s", target_alias="t")
+    merged.when_matched_update({"mark": "s.mark"}).execute()
     sink.position()
     for turn in range(2, 5):
         sink.write(frame(turn, range(turn, 100, 3)), at(turn))
