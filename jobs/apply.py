@@ -24,6 +24,7 @@ from cdc.settings import Settings
 from jobs.batch import Target, Task, hides_rows, is_stopped
 from jobs.control import ControlServer, Kind, RunTo, State
 from jobs.control import Run as Running
+from jobs.control.declared import DeclaredViews
 from jobs.control.stopped import StoppedViews
 from jobs.dead_letters import DeadLetters
 from jobs.dropping import Dropper
@@ -32,7 +33,7 @@ from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, ap
 from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
-from jobs.rebuild.rebuilds import Rebuilds, clear_beside
+from jobs.rebuild.rebuilds import Rebuilds
 from jobs.recording import About, folders, located, recorded, tidied
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
@@ -89,6 +90,7 @@ class ApplyRun:
         self._dropper = Dropper(settings, self._ledger, control)
         self._vigil = Vigil(settings, self._ledger)
         self._standing = StoppedViews(settings)
+        self._declared = DeclaredViews(settings)
         self._schemas = 0
         self._rebuilds = Rebuilds(settings, spark, control, self._dead_letters, self._lacking)
         self._batch_s = 0.0
@@ -134,7 +136,8 @@ class ApplyRun:
         # In this order: schemas that are newer than the boundary are read again when the next one tells of them.
         self._schemas = self._await_first_boundary().schemas
         self._vigil.begin()
-        pipeline = load_pipeline(self._settings, _left_out if self._refresher is not None else None)
+        told = _left_out if self._refresher is not None else None
+        pipeline = load_pipeline(self._settings, told, as_filed=self._rebuilds.in_place)
         self._refresher, self._pipeline = Refresher(self._spark, pipeline), pipeline
         self._rebuilds.begin(self._refresher, pipeline)
         settled, self._settled = self._settled, False
@@ -159,7 +162,8 @@ class ApplyRun:
                 return self._rebuilds.load(effect)
             case Swap():
                 self._batch_s = time.monotonic()
-                return self._rebuilds.swap(effect)
+                self._pipeline = self._rebuilds.swap(effect)
+                return None
             case Record():
                 return self._record(effect.positions, effect.rebuilt)
 
@@ -178,13 +182,13 @@ class ApplyRun:
         with ThreadPoolExecutor(_THREADS) as pool:
             own = dict(zip(sinks, pool.map(lambda sink: sink.position(), sinks.values()), strict=True))
         self._control.confirm_owner()
-        clear_beside(sinks)
+        self._rebuilds.clear()
         ledger = self._ledger.read()
         found = located(sinks, own, ledger)
         self._lacking.locate(found)
         self._queries.locate(found, ledger)
         self._undeclared = undeclared(folders(sinks.values()), ledger)
-        for name, lines in changed_views(self._loaded.specs, ledger):
+        for name, lines in changed_views({**self._loaded.specs, **self._loaded.coming.specs}, ledger):
             _log.info("view changed", view=name, difference=lines)
         for target, position in found.items():
             stands = format_lsn(position.lsn) if position is not None else "nowhere"
@@ -203,7 +207,7 @@ class ApplyRun:
             return self._ask_for(self._until_lsn)
         boundary = self._fitting(self._log.boundary())
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
-            self._finish_when_done(lsn, boundary.lsn)
+            self._finish_when_done(lsn, boundary)
             self._vigil.require_stores(self._following(boundary), lsn)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
@@ -211,6 +215,7 @@ class ApplyRun:
             self.proofs.attend(self._control, self.mender())
         for view in self._dropper.attend(self._loaded.specs):
             self._undeclared.pop(view, None)
+            self._declared.forget(view)
         step = self._control.step(lsn or 0)
         rebuild = self._rebuilds.wanted(self._control.requests(), boundary)
         idle = not rebuild and not isinstance(step, Running)
@@ -241,8 +246,9 @@ class ApplyRun:
             raise _Changed
         return boundary
 
-    def _finish_when_done(self, lsn: int, newest: int) -> None:
-        if self._once and not self._control.requests() and lsn >= newest:
+    def _finish_when_done(self, lsn: int, newest: Progress) -> None:
+        is_idle = not self._control.requests() and not self._rebuilds.is_changing(newest)
+        if self._once and is_idle and lsn >= newest.lsn:
             raise Finished
 
     def _following(self, boundary: Progress) -> dict[Target, Sink]:
@@ -274,15 +280,19 @@ class ApplyRun:
             metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
             metrics.VIEW_UNFIT_ROWS.labels(target.view, target.sink).set(len(position.unfit))
         _log.info("batch done", lsn=format_lsn(lsn), seconds=round(time.monotonic() - self._batch_s, 3))
+        self._declared.tell(self._control, self._loaded.texts)
         self._rebuilds.recorded(rebuilt, lsn)
         if tidied(self._loaded.sinks.values()):
             self._control.confirm_owner()
             self._vouch(positions)
+        if self._rebuilds.has_changed:
+            raise _Changed
 
     def _vouch(self, positions: Mapping[Target, Position]) -> None:
         rows = recorded(self._loaded.sinks, positions, self._about())
         if rows:
-            self._ledger.write([*rows, *self._undeclared.values()])
+            known = {row.name for row in rows}
+            self._ledger.write([*rows, *(row for name, row in self._undeclared.items() if name not in known)])
 
     def _about(self) -> dict[str, About]:
         refreshed = self._queries.refreshed

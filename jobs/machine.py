@@ -35,13 +35,24 @@ class Rebuild:
     """A view that somebody wants anew; `loaded` says where its twins stood once they were loaded, and is None before.
 
     They are not shown before they `may_swap`: they may have to be proved. `in_place`: batches can't go on meanwhile,
-    since the live rows are damaged, so a batch replaces these.
+    since the live rows are damaged, so a batch replaces these. Of a view that is declared otherwise now, or of several
+    that read each other, the twins are those of all that it `becomes`.
     """
 
     view: str
     loaded: Mapping[Target, Position] | None = None
     may_swap: bool = True
     in_place: bool = False
+    becomes: tuple[Target, ...] = ()
+
+    @property
+    def views(self) -> frozenset[str]:
+        """All that are shown at once."""
+        return frozenset({self.view, *(target.view for target in self.becomes)})
+
+    def twins(self, live: Collection[Target]) -> dict[Target, Target]:
+        """What is shown in the end, with its twins."""
+        return twins_of(self.becomes or live, *self.views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,8 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
             continue
         request, wanted = next(iter(asked.rebuild.items()), (None, None))
         _join(state, wanted)
+        if state.loading not in asked.rebuild:
+            state.loading = None  # what has failed may be wanted again
         tasks = _tasks(state, asked, ceiling)
         if tasks:
             yield from _run(state, tasks)
@@ -140,7 +153,9 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
         reached = common_lsn(flowing) if flowing else ceiling
         failed = {target.view for target in state.stayed}
         rebuilt = {name: each.view for name, each in asked.rebuild.items() if each.in_place and each.view not in failed}
-        if request is not None and wanted is not None and reached == asked.boundary.lsn and wanted.view not in failed:
+        # A query that fails goes on nowhere; what it is declared as now may not fail.
+        may = wanted is not None and (bool(wanted.becomes) or wanted.view not in failed)
+        if request is not None and wanted is not None and reached == asked.boundary.lsn and may:
             is_done = yield from _brought_on(state, asked, request, wanted)
             rebuilt |= {request: wanted.view} if is_done else {}
         if tasks or rebuilt or state.has_swapped or not recorded:
@@ -156,8 +171,8 @@ def _brought_on(state: _State, asked: Asked, request: str, wanted: Rebuild) -> G
     if wanted.loaded is None and state.loading != request:
         state.loading = request
         yield Load(request, wanted.view, asked.boundary)
-    elif wanted.loaded is not None and wanted.may_swap and _stand_alike(state, wanted.view):
-        yield from _swap(state, asked, wanted.view)
+    elif wanted.loaded is not None and wanted.may_swap and _may_be_shown(state, wanted, asked.boundary):
+        yield from _swap(state, asked, wanted)
         return wanted.view not in {target.view for target in state.stayed}
     return False
 
@@ -191,33 +206,42 @@ def _run(state: _State, tasks: Sequence[Task]) -> Effects:
             (state.twins if task.target in state.twins else state.positions)[task.target] = task.position
 
 
-def _swap(state: _State, asked: Asked, view: str) -> Effects:
-    """Then what has no twin is replaced by itself, in a batch of its own."""
+def _swap(state: _State, asked: Asked, wanted: Rebuild) -> Effects:
+    """Then what has no twin is replaced by itself, in a batch of its own; of another declaration, in the next one."""
     assert asked.boundary is not None
-    twins = twins_of(state.positions, view)
+    twins = wanted.twins(state.positions)
     if twins:
         yield Swap(twins, {live: state.twins[twin] for live, twin in twins.items()})
+        if wanted.becomes:
+            state.positions = {at: each for at, each in state.positions.items() if at.view not in wanted.views}
+            state.positions |= dict.fromkeys(wanted.becomes)
+            state.stayed = frozenset(target for target in state.stayed if target.view not in wanted.views)
         state.positions |= {live: state.twins[twin] for live, twin in twins.items()}
         state.twins, state.has_swapped = {}, True
-    rest = without_twin(state.positions, view)
+    if wanted.becomes:
+        return
+    rest = without_twin(state.positions, *wanted.views)
     those = {target: state.positions[target] for target in rest}
     tasks = plan(those, asked.boundary, asked.boundary.lsn, rest, asked.now_us)
     if tasks:
         yield from _run(state, tasks)
 
 
-def _stand_alike(state: _State, view: str) -> bool:
-    """Whether each twin stands where the live one does, and none has failed."""
-    twins = twins_of(state.positions, view)
+def _may_be_shown(state: _State, wanted: Rebuild, boundary: Progress) -> bool:
+    """Whether each twin stands where all views do, and so does what it replaces; of another declaration it may fail."""
+    twins = wanted.twins(state.positions)
     return all(
-        twin in state.twins and live not in state.stayed and twin not in state.stayed and _same(state, live, twin)
+        twin in state.twins
+        and twin not in state.stayed
+        and state.twins[twin].lsn == boundary.lsn
+        and (bool(wanted.becomes) or (live not in state.stayed and _stands(state, live, boundary)))
         for live, twin in twins.items()
     )
 
 
-def _same(state: _State, live: Target, twin: Target) -> bool:
+def _stands(state: _State, live: Target, boundary: Progress) -> bool:
     position = state.positions[live]
-    return position is not None and position.lsn == state.twins[twin].lsn
+    return position is not None and position.lsn == boundary.lsn
 
 
 def _got_there(task: Task, stayed: Collection[Target]) -> bool:

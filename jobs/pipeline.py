@@ -6,19 +6,27 @@ file and position, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from cdc.lsn import format_lsn
-from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from jobs.batch import TABLE, Target
-from jobs.declare import OnError, load_views, mirror_spec
+from jobs.declarations import captured_tables, declarations
+from jobs.declare import OnError
 from jobs.tables import TableInfo
-from sinks.history.columns import HISTORY
 from sinks.protocol import Sink
 from sinks.registry import make_sink
 from sinks.spec import Kind, SinkOptions, ViewSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """What files declare while the live rows still follow former ones; the views of a group are shown together."""
+
+    groups: tuple[tuple[str, ...], ...] = ()
+    specs: Mapping[str, ViewSpec] = field(default_factory=dict)
+    sinks: Mapping[Target, Sink] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,55 +38,47 @@ class Pipeline:
     specs: Mapping[str, ViewSpec]
     """By view name: mirrors and declared views."""
     sinks: Mapping[Target, Sink]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Of the declared views: the files, to the letter, whose declarations the live rows follow."""
+    coming: Coming = field(default_factory=Coming)
+
+    def renewed(self, views: Collection[str]) -> Pipeline:
+        """The pipeline in which these views are what their files declare."""
+        coming = self.coming
+        kept = {target: sink for target, sink in self.sinks.items() if target.view not in views}
+        sinks = {target: sink for target, sink in coming.sinks.items() if target.view in views}
+        specs = {name: spec for name, spec in coming.specs.items() if name in views}
+        texts = {name: text for name, text in coming.texts.items() if name in views}
+        return replace(self, specs={**self.specs, **specs}, sinks=kept | sinks, texts={**self.texts, **texts})
 
 
-def captured_tables(settings: Settings) -> dict[tuple[str, str], TableInfo]:
-    """The tables that the topics hold, by schema and name."""
-    schemas = read_schemas(settings.kafka, settings.pipeline)
-    return {key: TableInfo.from_json(record.value()) for key, record in schemas.items()}
-
-
-def declared(
-    settings: Settings, tables: Mapping[tuple[str, str], TableInfo], on_error: OnError | None = None
-) -> dict[str, ViewSpec]:
-    """A mirror of every table and every declared view, by name; nothing before anything is captured."""
-    if not tables:
-        return {}
-    specs = [_with_history(mirror_spec(table), table, settings) for table in tables.values()]
-    specs += load_views(settings.views, tables, on_error)
-    read = {relation for spec in specs for relation in spec.relations}
-    return {spec.name: _with_table(spec, is_read=spec.name in read) for spec in specs}
-
-
-def _with_table(spec: ViewSpec, *, is_read: bool) -> ViewSpec:
-    """A query's rows, and those that a query reads, are kept in Delta whatever other sinks there are."""
-    has_one = any(option.name == TABLE for option in spec.sinks)
-    if has_one or not (is_read or spec.kind is Kind.QUERY):
-        return spec
-    return replace(spec, sinks=(SinkOptions(TABLE), *spec.sinks))
-
-
-def _with_history(spec: ViewSpec, table: TableInfo, settings: Settings) -> ViewSpec:
-    """The mirror with one sink more, if the configuration wants a history of its table."""
-    if not settings.history.covers(table.schema, table.table):
-        return spec
-    return replace(spec, sinks=(*spec.sinks, SinkOptions(HISTORY, {"shape_lsn": format_lsn(table.lsn)})))
-
-
-def load_pipeline(settings: Settings, on_error: OnError | None = None) -> Pipeline:
-    """The pipeline as the schema topic and the view files have it now.
+def load_pipeline(settings: Settings, on_error: OnError | None = None, *, as_filed: bool = False) -> Pipeline:
+    """The pipeline as the schema topic and the view files have it now; `as_filed` keeps to no former declaration.
 
     With `on_error`, a view that is wrong is told and left out: a table's new shape must not stop all the others.
     """
     tables = captured_tables(settings)
-    specs = declared(settings, tables, on_error)
+    found = declarations(settings, tables, on_error, as_filed=as_filed)
     topics = {key: table.topic for key, table in tables.items()}
-    sinks = {
+    by_topic = {table.topic: table for table in tables.values()}
+    live = Pipeline(by_topic, found.live, _sinks(settings, found.live, found.live, topics), found.texts)
+    if not found.groups:
+        return live
+    sinks = _sinks(settings, found.coming, {**found.live, **found.coming}, topics)
+    return replace(live, coming=Coming(found.groups, found.coming, sinks, found.coming_texts))
+
+
+def _sinks(
+    settings: Settings,
+    specs: Mapping[str, ViewSpec],
+    known: Mapping[str, ViewSpec],
+    topics: Mapping[tuple[str, str], str],
+) -> dict[Target, Sink]:
+    return {
         target: make_sink(option, spec, settings)
         for spec in specs.values()
-        for target, option in _targets(spec, specs, topics)
+        for target, option in _targets(spec, known, topics)
     }
-    return Pipeline({table.topic: table for table in tables.values()}, specs, sinks)
 
 
 def _targets(

@@ -23,7 +23,7 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import Answer, ControlServer, Kind, Proved, Request, State, newest_proofs, publish_proofs
-from jobs.pipeline import captured_tables, declared
+from jobs.declarations import captured_tables, declared_otherwise, live_views
 from jobs.prove import ControlHolder, Extras, Mend, Mended, Mender, Progress, TimedHolder, ViewProof, prove
 from sinks.registry import make_sink
 from sinks.spec import ViewSpec
@@ -138,10 +138,15 @@ class ProofThread:
     def _prove_all(self) -> None:
         """What the clock asks for."""
         began_s = time.monotonic()
-        specs = list(declared(self._settings, captured_tables(self._settings), _left_out).values())
+        specs = self._live_views()
         holder = self._holder()
-        proofs = self._prove(specs, holder, mends=False)
-        wrong = [spec for spec in specs if any(proof.view == spec.name and proof.differences for proof in proofs)]
+        proofs = self._prove(list(specs.values()), holder, mends=False)
+        while other := declared_otherwise(specs.values(), (now := self._live_views()).values()):
+            changed = {spec.name for spec in other}
+            proofs = [proof for proof in proofs if proof.view not in changed] + self._prove(other, holder, mends=False)
+            specs = now
+        differing = {proof.view for proof in proofs if proof.differences}
+        wrong = [spec for spec in specs.values() if spec.name in differing]
         tell(proofs)
         if wrong and self._settings.prove.repair:
             found = self._prove(wrong, holder, mends=True)
@@ -157,10 +162,13 @@ class ProofThread:
         seconds = round(time.monotonic() - began_s, 3)
         _log.info("views proved", held=held, of=len(proofs), seconds=seconds, held_s=round(holder.longest_s, 3))
 
+    def _live_views(self) -> dict[str, ViewSpec]:
+        return live_views(self._settings, captured_tables(self._settings), _left_out)
+
     def _repair(self, request: Request) -> None:
         """What `prove --repair` asks for, of one view; the command proves again."""
         self._repairing = request
-        specs = declared(self._settings, captured_tables(self._settings), _left_out)
+        specs = self._live_views()
         if request.view not in specs:
             raise OperatorError(f"there is no view {request.view}", "is its view file the same here?")
         proofs = self._prove([specs[request.view]], self._holder(), mends=True)

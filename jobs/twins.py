@@ -1,7 +1,8 @@
 """The twin of a view: the same view under another name, loaded beside the live one and shown in its place at the end.
 
-In: a pipeline's targets. Out: those of a view's twin, each with the live one. Keeps true: no view and no mirror has a
-twin's name; a twin reads what the live one reads, but its sinks follow its own table.
+In: a pipeline's targets. Out: those of views' twins, each with the live one. Keeps true: no view and no mirror has a
+twin's name; a twin reads what the live one reads, but twins of those that are loaded with it, and its sinks follow its
+own table.
 """
 
 from __future__ import annotations
@@ -27,27 +28,31 @@ def live_name(view: str) -> str:
     return view.removeprefix(_PREFIX)
 
 
+def is_twin_name(view: str) -> bool:
+    """Whether no reader sees the view."""
+    return view.startswith(_PREFIX)
+
+
 def is_twin(target: Target) -> bool:
     """Whether no reader sees it."""
-    return target.view.startswith(_PREFIX)
+    return is_twin_name(target.view)
 
 
-def twins_of(targets: Iterable[Target], view: str) -> dict[Target, Target]:
-    """The view's targets that have a twin, with it; its table comes first."""
-    live = sorted((each for each in targets if each.view == view and each.sink in SINKS), key=_order)
-    return {each: _twin(each) for each in live}
+def twins_of(targets: Iterable[Target], *views: str) -> dict[Target, Target]:
+    """The views' targets that have a twin, with it; a table comes before what follows or reads it."""
+    live = sorted((each for each in targets if each.view in views and each.sink in SINKS), key=_order)
+    return {each: _twin(each, views) for each in live}
 
 
-def without_twin(targets: Collection[Target], view: str) -> list[Target]:
-    """The view's other targets."""
-    return [target for target in targets if target.view == view and target.sink not in SINKS]
+def without_twin(targets: Collection[Target], *views: str) -> list[Target]:
+    """The views' other targets."""
+    return [target for target in targets if target.view in views and target.sink not in SINKS]
 
 
-def _twin(target: Target) -> Target:
-    name = twin_name(target.view)
-    follows = target.is_derived and target.sink != TABLE
-    return replace(target, view=name, reads=(name,) if follows else target.reads)
+def _twin(target: Target, views: Collection[str]) -> Target:
+    reads = tuple(twin_name(name) if name in views else name for name in target.reads)
+    return replace(target, view=twin_name(target.view), reads=reads)
 
 
-def _order(target: Target) -> tuple[bool, str]:
-    return target.sink != TABLE, target.sink
+def _order(target: Target) -> tuple[int, bool, str, str]:
+    return target.level, target.sink != TABLE, target.view, target.sink

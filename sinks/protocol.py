@@ -113,6 +113,10 @@ class SwappedSink(Sink, Protocol):
         """Show what the sink beside holds in one atomic step, at `position`; readers see the old rows until then."""
         ...
 
+    def supersede(self, former: Sink | None, loaded: Sink, position: Position) -> None:
+        """The same where readers see the rows of another declaration until then, in its sink, or none at all."""
+        ...
+
     def clear(self) -> None:
         """Remove what killed loads left beside."""
         ...

@@ -9,8 +9,8 @@ from cdc.cli.screen import err
 from cdc.errors import ConfigError
 from cdc.settings import Settings
 from jobs.control import Kind
+from jobs.declarations import captured_tables, declared
 from jobs.dropping import refusal
-from jobs.pipeline import captured_tables, declared
 
 
 def run_drop(settings: Settings, name: str) -> None:

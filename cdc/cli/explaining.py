@@ -11,22 +11,39 @@ from rich.syntax import Syntax
 from cdc.cli import explaining_queries as queries
 from cdc.cli.screen import out
 from cdc.cli.views import named_views
+from cdc.errors import CdcError
 from cdc.settings import Settings
+from jobs.declarations import captured_tables, declarations
+from jobs.view_files import difference
 from sinks.spec import Kind, ViewSpec
 
 
 def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:
     """Show one view."""
     (spec,) = named_views(settings, [name])
+    former = _former(settings, name)
     if as_json:
-        out.print_json(json.dumps(_as_dict(spec)))
+        out.print_json(json.dumps({**_as_dict(spec), "former_sql": former.postgres_sql if former else None}))
         return 0
     if spec.kind is Kind.QUERY:
         _show_query(spec)
     else:
         _show_row_wise(spec)
     _show_sql(spec)
+    if former is not None:
+        out.print("  [yellow]its file has changed: its rows follow the former one until this one is loaded beside[/]")
+        for line in difference(former.postgres_sql, spec.postgres_sql):
+            out.print(f"    {escape(line)}", soft_wrap=True)
     return 0
+
+
+def _former(settings: Settings, name: str) -> ViewSpec | None:
+    """What the view's rows follow, if that is not what its file says; nobody knows while its store is away."""
+    try:
+        found = declarations(settings, captured_tables(settings), lambda _: None)
+    except CdcError:
+        return None
+    return found.live.get(name) if name in found.coming else None
 
 
 def _show_query(spec: ViewSpec) -> None:

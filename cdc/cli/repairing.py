@@ -17,7 +17,7 @@ from rich.markup import escape
 from cdc.cli.proving import NOBODY_APPLIES, Wanted, prove_views, show, sinks_of, watched
 from cdc.cli.rebuilding import rebuild_view
 from cdc.cli.screen import err, out
-from cdc.cli.views import named_views
+from cdc.cli.views import live_named_views
 from cdc.settings import Settings
 from jobs.control import ControlClient, Kind, State, apply_owner, publish_proofs
 from jobs.pipeline import lowest_first
@@ -46,7 +46,7 @@ class Repaired:
 def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     """Prove, mend, prove again and show; 1 if anything still differs."""
     settings = wanted.settings(settings)
-    specs = named_views(settings, names)
+    specs = live_named_views(settings, names)
     with watched() as on_progress:
         repaired = _mended(settings, specs, on_progress, wanted)
     stuck = {each.now.view for each in repaired if _differs(each.now)}
@@ -128,7 +128,7 @@ def _below(settings: Settings, wrong: Sequence[ViewSpec], asked: Sequence[ViewSp
     met: dict[str, ViewSpec] = {}
     names = {name for spec in wrong for name in spec.relations}
     while names:
-        found = {spec.name: spec for spec in named_views(settings, sorted(names))}
+        found = {spec.name: spec for spec in live_named_views(settings, sorted(names))}
         met |= found
         names = {name for spec in found.values() for name in spec.relations} - met.keys()
     known = {spec.name for spec in asked}

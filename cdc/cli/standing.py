@@ -24,14 +24,14 @@ from cdc.settings import Settings
 from cdc.slots import read_retention
 from jobs.batch import TABLE, Target
 from jobs.control import Proved, apply_owner
+from jobs.control.kept import Rebuilding, Unshown
 from jobs.control.proved import kept_records, proofs_of
-from jobs.control.records import Rebuilding
 from jobs.control.stopped import troubles_of
 from jobs.ledger import Ledger, LedgerState
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import folders, located
 from jobs.refresh.outcome import Outcome
-from jobs.view_files import undeclared
+from jobs.view_files import FolderState, folder_state, undeclared
 from sinks.delta import DeltaSink, Figures
 from sinks.protocol import Position, Sink, Unfit
 
@@ -96,6 +96,8 @@ class Report:
     """Tables that nothing declares any more: they stay as they were."""
     rebuilding: tuple[Rebuilding, ...] = ()
     """How far rebuilds are."""
+    changed: tuple[str, ...] = ()
+    """Views whose rows follow a former declaration until what their files say now is loaded."""
 
     @property
     def common_lsn(self) -> int | None:
@@ -114,6 +116,7 @@ class Observer:
         self._log: ProgressLog | None = None
         self._pipeline: Pipeline | None = None
         self._schemas = 0
+        self._files: FolderState = ()
         self._left_out: list[ConfigError] = []
         self._undeclared: tuple[str, ...] = ()
 
@@ -140,11 +143,21 @@ class Observer:
         kept = asked.result() or []
         views = self._views(source, progress, troubles_of(kept), problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
+        problems += [
+            f"the changed file of {each.view} is not shown: {each.message} ({each.code})\n  {each.remedy}"
+            for each in kept
+            if isinstance(each, Unshown) and any(each.view in group for group in self._groups)
+        ]
         told = tuple(dict.fromkeys(problems))
         # What a process that was killed has told is old, and a new one withdraws it.
         rebuilding = tuple(each for each in kept if isinstance(each, Rebuilding) and owner is not None)
-        shown = proofs_of(kept), self._undeclared, rebuilding
+        changed = tuple(view for group in self._groups for view in group)
+        shown = proofs_of(kept), self._undeclared, rebuilding, changed
         return Report(source, progress, lag_bytes, lag_s, owner, views, told, *shown)
+
+    @property
+    def _groups(self) -> tuple[tuple[str, ...], ...]:
+        return self._pipeline.coming.groups if self._pipeline is not None else ()
 
     def _source(self) -> SourceStanding:
         source, slot = self._settings.source, self._settings.slot
@@ -176,10 +189,12 @@ class Observer:
     ) -> tuple[ViewStanding, ...]:
         if not progress.is_boundary:
             return ()
-        if self._pipeline is None or self._schemas != progress.schemas:
+        files = folder_state(self._settings.views)
+        is_same = (self._schemas, self._files) == (progress.schemas, files)
+        if self._pipeline is None or not is_same or self._pipeline.coming.groups:
             self._left_out = []
             self._pipeline = _asked(lambda: load_pipeline(self._settings, self._left_out.append), problems)
-            self._schemas = progress.schemas
+            self._schemas, self._files = progress.schemas, files
         if self._pipeline is None:
             return ()
         problems += [f"{error.message} ({error.code})" for error in self._left_out]

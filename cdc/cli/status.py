@@ -88,6 +88,7 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
         "views": [_view_dict(view, report.proofs.get((view.view, view.sink))) for view in report.views],
         "undeclared": list(report.undeclared),
+        "changed": list(report.changed),
         "rebuilding": [asdict(each) for each in report.rebuilding],
         "problems": [*report.problems, *_danger_text(report)],
     }
@@ -224,6 +225,8 @@ def _problems(report: Report) -> list[RenderableType]:
         lines.append(Text(text, style="yellow" if heals(trouble) else "red"))
     lines += [Text(_lacking(view), style="yellow") for view in report.views if view.unfit]
     gone = "is not declared any more: its rows stay as they were, in every sink, until"
+    former = "follows its former declaration until what its changed file says has been loaded beside"
+    lines += [Text(f"! {name} {former}", style="yellow") for name in report.changed]
     lines += [Text(f"! {name} {gone} `afterimage drop {name}`", style="yellow") for name in report.undeclared]
     if danger.level is not Level.SAFE:
         text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from cdc.settings import Settings
-from jobs.pipeline import captured_tables, declared
+from jobs.declarations import Tables, captured_tables, declared, live_views
+from jobs.declare import OnError
 from sinks.spec import ViewSpec
+
+Declare = Callable[[Settings, Tables, OnError], Mapping[str, ViewSpec]]
 
 
 def named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]:
-    """The specs of these views, of all when none is named."""
+    """The specs of these views as their files say, of all when none is named."""
+    return _named(settings, names, declared)
+
+
+def live_named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]:
+    """The same as the rows in the sinks have it, whose files may have changed or be wrong: for who compares these."""
+    return _named(settings, names, live_views)
+
+
+def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[ViewSpec]:
     wrong: list[ConfigError] = []
-    specs = declared(settings, captured_tables(settings), wrong.append)
+    specs = declare(settings, captured_tables(settings), wrong.append)
     # Views that are named can be seen to while another one no longer fits its table.
-    if wrong and not (names and specs.keys() >= set(names)):
+    wanted = set(names) or {file.stem for file in settings.views.glob("*.sql")}
+    if wrong and not specs.keys() >= wanted:
         raise wrong[0]
     if not specs:
         raise ConfigError(

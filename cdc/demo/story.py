@@ -27,7 +27,7 @@ from cdc.cli.screen import out
 from cdc.cli.services import Service, services
 from cdc.cli.standing import Observer, Report
 from cdc.cli.status import screen
-from cdc.cli.views import named_views
+from cdc.cli.views import live_named_views
 from cdc.configuration import load_settings
 from cdc.demo.shop import admin_connection
 from cdc.demo.summary import Chapter, Summary
@@ -136,7 +136,7 @@ class _Story:
         return f"answered at {at}, which covers the write at {written}, in {took_s:.1f} s"
 
     def _prove(self) -> str:
-        specs = named_views(self._settings, [])
+        specs = live_named_views(self._settings, [])
         before = self._workload.committed
         with watched() as on_progress:
             proofs = prove_views(self._settings, specs, on_progress, Wanted())

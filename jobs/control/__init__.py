@@ -3,8 +3,9 @@
 from jobs.control.client import ControlClient
 from jobs.control.group import apply_owner
 from jobs.control.halt import Run, RunTo, Stand, Step
+from jobs.control.kept import Proved
 from jobs.control.proved import newest_proofs, publish_proofs
-from jobs.control.records import Answer, Kind, Proved, Request, State
+from jobs.control.records import Answer, Kind, Request, State
 from jobs.control.server import ControlServer
 
 __all__ = [

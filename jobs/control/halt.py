@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.control.records import Answer, ControlRecord, Kept, Kind, Request, State, Withdrawn
+from jobs.control.kept import Kept
+from jobs.control.records import Answer, ControlRecord, Kind, Request, State, Withdrawn
 
 _HALTING: Final = (Kind.PAUSE, Kind.HOLD)
 

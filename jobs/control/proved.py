@@ -15,7 +15,8 @@ from cdc.errors import CdcError, ProtocolError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
 from cdc.names import control_topic
 from cdc.settings import Settings
-from jobs.control.records import Kept, Proved, Withdrawn, decode
+from jobs.control.kept import Kept, Proved
+from jobs.control.records import Withdrawn, decode
 from jobs.control.topic import TIMEOUT_S, Publisher, ensure_topic
 
 _WAIT_S: Final = 30.0

@@ -8,15 +8,14 @@ from __future__ import annotations
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from cdc.errors import ProtocolError
 from cdc.lsn import format_lsn, parse_lsn
+from jobs.control.kept import Kept, integer, kept_fields, number, parse_kept, text
 
 VERSION: Final = 1
-STOPPED: Final = "stopped"
-REBUILDING: Final = "rebuilding"
 
 
 class Kind(enum.Enum):
@@ -84,60 +83,6 @@ class Withdrawn:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Proved:
-    """How the newest proof of a view in one sink ended; nobody asks for it, and it stays."""
-
-    view: str
-    sink: str
-    ts_ms: int
-    lsn: int
-    holds: bool
-    rows: int
-    differences: int
-    seconds: float
-    problem: str | None = None
-
-    @property
-    def id(self) -> str:
-        """The record's key; no request has such an id."""
-        return f"proved {self.sink} {self.view}"
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Why a view stands behind the others; it stays until the view follows again, and is withdrawn then."""
-
-    view: str
-    ts_ms: int
-    code: str
-    message: str
-    remedy: str
-
-    @property
-    def id(self) -> str:
-        """The record's key; no request has such an id."""
-        return f"{STOPPED} {self.view}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuilding:
-    """How far a rebuild is, from 0 to 1, and how many seconds it may still take; withdrawn when it is over."""
-
-    view: str
-    ts_ms: int
-    doing: str
-    progress: float
-    left_s: float | None
-
-    @property
-    def id(self) -> str:
-        """The record's key; no request has such an id."""
-        return f"{REBUILDING} {self.view}"
-
-
-Kept = Proved | Stopped | Rebuilding
-"""What the topic says of views, without anybody asking."""
 ControlRecord = Request | Answer | Withdrawn | Kept
 
 
@@ -146,12 +91,8 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
     if isinstance(record, Withdrawn):
         return record.id.encode(), None
     fields: dict[str, Any] = {"v": VERSION}
-    if isinstance(record, Proved):
-        fields |= {"type": "proved", **asdict(record), "lsn": format_lsn(record.lsn)}
-    elif isinstance(record, Stopped):
-        fields |= {"type": STOPPED, **asdict(record)}
-    elif isinstance(record, Rebuilding):
-        fields |= {"type": REBUILDING, **asdict(record)}
+    if isinstance(record, Kept):
+        fields |= kept_fields(record)
     elif isinstance(record, Request):
         fields |= {"type": "request", "kind": record.kind.value, "sent_ts_ms": record.sent_ts_ms}
         fields |= {"ttl_s": record.ttl_s, "client": record.client, "lsn": _lsn_text(record.lsn), "view": record.view}
@@ -179,27 +120,16 @@ def decode(key: bytes | None, value: bytes | None) -> ControlRecord:
 def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
     if fields["v"] != VERSION:
         raise ValueError("another version of the format")
-    if fields["type"] == "proved":
-        return _proved(fields)
-    if fields["type"] == STOPPED:
-        texts = (_text(fields[each]) for each in ("code", "message", "remedy"))
-        return Stopped(_text(fields["view"]), _integer(fields["ts_ms"]), *texts)
-    if fields["type"] == REBUILDING:
-        left_s = fields["left_s"]
-        return Rebuilding(
-            _text(fields["view"]),
-            _integer(fields["ts_ms"]),
-            _text(fields["doing"]),
-            _number(fields["progress"]),
-            None if left_s is None else _number(left_s),
-        )
+    kept = parse_kept(fields)
+    if kept is not None:
+        return kept
     if fields["type"] == "request":
         return Request(
             id=name,
             kind=Kind(fields["kind"]),
-            sent_ts_ms=_integer(fields["sent_ts_ms"]),
-            ttl_s=_number(fields["ttl_s"]),
-            client=_text(fields["client"]),
+            sent_ts_ms=integer(fields["sent_ts_ms"]),
+            ttl_s=number(fields["ttl_s"]),
+            client=text(fields["client"]),
             lsn=_lsn(fields["lsn"]),
             view=_optional_text(fields["view"]),
             prove=fields.get("prove") is True,
@@ -210,25 +140,11 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
     return Answer(
         id=name,
         state=State(fields["state"]),
-        ts_ms=_integer(fields["ts_ms"]),
+        ts_ms=integer(fields["ts_ms"]),
         lsn=_lsn(fields["lsn"]),
-        progress=None if progress is None else _number(progress),
+        progress=None if progress is None else number(progress),
         message=_optional_text(fields["message"]),
         mended=_mended(fields.get("mended")),
-    )
-
-
-def _proved(fields: dict[str, Any]) -> Proved:
-    return Proved(
-        view=_text(fields["view"]),
-        sink=_text(fields["sink"]),
-        ts_ms=_integer(fields["ts_ms"]),
-        lsn=parse_lsn(_text(fields["lsn"])),
-        holds=bool(fields["holds"]),
-        rows=_integer(fields["rows"]),
-        differences=_integer(fields["differences"]),
-        seconds=_number(fields["seconds"]),
-        problem=_optional_text(fields["problem"]),
     )
 
 
@@ -237,7 +153,7 @@ def _mended(found: object) -> Mapping[str, tuple[int, int, int]] | None:
         return None
     if not isinstance(found, dict):
         raise TypeError("not an object")
-    counts = {_text(sink): tuple(map(_integer, each)) for sink, each in found.items()}
+    counts = {text(sink): tuple(map(integer, each)) for sink, each in found.items()}
     return {sink: (written, deleted, left) for sink, (written, deleted, left) in counts.items()}
 
 
@@ -245,27 +161,9 @@ def _lsn_text(lsn: int | None) -> str | None:
     return None if lsn is None else format_lsn(lsn)
 
 
-def _lsn(text: object) -> int | None:
-    return None if text is None else parse_lsn(_text(text))
-
-
-def _integer(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError("not an integer")
-    return value
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
-        raise TypeError("not a number")
-    return float(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not text")
-    return value
+def _lsn(found: object) -> int | None:
+    return None if found is None else parse_lsn(text(found))
 
 
 def _optional_text(value: object) -> str | None:
-    return None if value is None else _text(value)
+    return None if value is None else text(value)

@@ -20,7 +20,8 @@ from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control.group import apply_group, apply_owner, this_process
 from jobs.control.halt import InForce, Step, answers_due, next_step
-from jobs.control.records import Answer, Kept, Request, State, Withdrawn, decode
+from jobs.control.kept import Kept
+from jobs.control.records import Answer, Request, State, Withdrawn, decode
 from jobs.control.topic import Publisher, ensure_topic
 
 _log = get(__name__)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 
 from cdc.changes import Trouble
 from cdc.settings import Settings
+from jobs.control.kept import Kept, Stopped
 from jobs.control.proved import kept_records
-from jobs.control.records import Kept, Stopped, Withdrawn
+from jobs.control.records import Withdrawn
 from jobs.control.server import ControlServer
 
 

@@ -32,22 +32,25 @@ def load_views(
     folder: Path, relations: Tables, on_error: OnError | None = None, *, queries: bool = QUERIES
 ) -> list[ViewSpec]:
     """Every `*.sql` file of the folder, by name. With `on_error`, a view that is wrong is told and left out."""
+    return declare_views(view_texts(folder, on_error), relations, on_error, queries=queries)
+
+
+def view_texts(folder: Path, on_error: OnError | None = None) -> dict[str, Source]:
+    """The files' texts, by the views' names."""
     if not folder.is_dir():
         hint = "make the folder (it may be empty), or set `views` in the configuration"
         raise ConfigError(f"the folder of the views does not exist: {folder}", hint, code="VIEW_FOLDER")
-    texts = {}
+    texts: dict[str, Source] = {}
     for path in sorted(folder.glob("*.sql")):
         try:
             texts[path.stem] = _text(path)
         except ConfigError as error:
             _tell(error, on_error)
-    specs = declare_views(texts, relations, on_error, queries=queries)
-    _check_patterns(specs)
-    return specs
+    return texts
 
 
 def declare_views(
-    texts: Mapping[str, Source], relations: Tables, on_error: OnError | None = None, *, queries: bool
+    texts: Mapping[str, Source], relations: Tables, on_error: OnError | None = None, *, queries: bool = QUERIES
 ) -> list[ViewSpec]:
     """The views of these texts, by name; each is known to those that read it."""
     specs: dict[str, ViewSpec] = {}
@@ -59,7 +62,9 @@ def declare_views(
             _tell(error, on_error)
         else:
             specs[name], known[name] = found.spec, found.relation
-    return [specs[name] for name in sorted(specs)]
+    named = [specs[name] for name in sorted(specs)]
+    _check_patterns(named)
+    return named
 
 
 def _tell(error: ConfigError, on_error: OnError | None) -> None:

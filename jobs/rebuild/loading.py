@@ -1,7 +1,8 @@
-"""A view's twin loaded from offset zero, as of the position at which all views stood, in a thread beside the batches.
+"""Views' twins loaded from offset zero, as of the position at which all views stood, in a thread beside the batches.
 
-In: the view, the boundary, what its relations held there. Out: sinks beside with all rows, and where they stand. Keeps
-true: rows come from the topics alone; nothing that readers see is touched; what was read is freed in the end.
+In: the views, those that read each other together; the boundary; what their relations held there. Out: sinks beside
+with all rows, and where they stand. Keeps true: rows come from the topics alone; nothing that readers see is touched;
+what was read is freed in the end.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from jobs.bulk.read import read_rows
 from jobs.changes import read_changes, records_max
 from jobs.failures import translated
 from jobs.native_rows import Unusual
-from jobs.pipeline import Pipeline
+from jobs.pipeline import Pipeline, lowest_first
 from jobs.rebuild.from_topics import TopicRelations
+from jobs.rebuild.twin_specs import twin_of
 from jobs.refresh.difference import require_unique, upserts
 from jobs.refresh.relations import rows_at
 from jobs.refresh.ways import noted
 from jobs.session import REBUILD_POOL
 from jobs.spark_progress import job_group, tasks_done
-from jobs.twins import twin_name, twins_of
+from jobs.twins import twins_of
 from jobs.unfit import Watch, deleted, lacking, refused_by
 from jobs.view import view_changes
 from sinks.delta import BesideDelta, DeltaSink
@@ -46,18 +48,18 @@ _POOL = "spark.scheduler.pool"
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The twin's sinks, and where they stand: a query's positions say what they were computed from."""
+    """The twins' sinks, and where they stand: a query's positions say what they were computed from."""
 
-    spec: ViewSpec
+    specs: tuple[ViewSpec, ...]
     sinks: Mapping[Target, Sink]
     positions: Mapping[Target, Position]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be loaded, as of which boundary; `held` are the rows of a query's relations there."""
+    """What is to be loaded, as of which boundary; `held` are the rows of the queries' other relations there."""
 
-    view: str
+    views: tuple[str, ...]
     boundary: Progress
     held: Mapping[str, Held]
     watch: Watch
@@ -79,22 +81,28 @@ class Loader:
         self._pipeline = pipeline
         self._wanted = wanted
         self._on_written = on_written
-        self._spec = pipeline.specs[wanted.view]
-        self._twins = twins_of(pipeline.sinks, wanted.view)
-        self._group = f"rebuild {wanted.view} {wanted.boundary.lsn}"
+        self._specs = lowest_first([pipeline.specs[view] for view in wanted.views])
+        self._twins = twins_of(pipeline.sinks, *wanted.views)
+        self._tables: dict[str, DeltaSink] = {}
+        self._group = f"rebuild {' '.join(wanted.views)} {wanted.boundary.lsn}"
         self._done = 0
         self._read = 0.0
         self._cancelled = threading.Event()
 
     def run(self) -> Loaded:
         """Load every sink."""
-        with job_group(self._spark, self._group), translated(f"view {self._wanted.view}, loaded beside"):
-            # Batches go on with half of the cores at least.
-            self._spark.sparkContext.setLocalProperty(_POOL, REBUILD_POOL)
-            sinks = {twin: _beside(self._pipeline.sinks[live]) for live, twin in self._twins.items()}
-            load = self._query if self._spec.kind is Kind.QUERY else self._row_wise
-            positions = load(sinks) if sinks else {}
-        return Loaded(replace(self._spec, name=twin_name(self._spec.name)), sinks, positions)
+        sinks: dict[Target, Sink] = {}
+        positions: dict[Target, Position] = {}
+        for spec in self._specs:
+            with job_group(self._spark, self._group), translated(f"view {spec.name}, loaded beside"):
+                # Batches go on with half of the cores at least.
+                self._spark.sparkContext.setLocalProperty(_POOL, REBUILD_POOL)
+                twins = {live: twin for live, twin in self._twins.items() if live.view == spec.name}
+                own = {twin: _beside(self._pipeline.sinks[live]) for live, twin in twins.items()}
+                load = self._query if spec.kind is Kind.QUERY else self._row_wise
+                positions |= load(spec, own) if own else {}
+                sinks |= own
+        return Loaded(tuple(twin_of(spec, self._wanted.views) for spec in self._specs), sinks, positions)
 
     def share(self) -> float:
         """How much of it is done, between 0 and 1: loaded sinks exactly, the present one by records or tasks."""
@@ -108,10 +116,11 @@ class Loader:
         with suppress(Py4JError, OSError):
             self._spark.sparkContext.cancelJobGroup(self._group)
 
-    def _row_wise(self, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
+    def _row_wise(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
         tasks = self._ranges(sinks)
         some = next(iter(tasks.values()))
-        if self._is_table_alone(sinks) and self._natively(some, next(iter(sinks.values()))):
+        self._tables |= {twin.view: sink for twin, sink in sinks.items() if isinstance(sink, DeltaSink)}
+        if self._is_table_alone(spec, sinks) and self._natively(spec, some, next(iter(sinks.values()))):
             return {some.target: some.position}
         changes = read_changes(
             self._spark,
@@ -122,8 +131,8 @@ class Loader:
             self._wanted.watch,
         )
         try:
-            refused = refused_by(self._spec, changes.unfit)
-            rows = view_changes(deleted(changes.frame, refused), self._spec).where(F.col(OP) == UPSERT)
+            refused = refused_by(spec, changes.unfit)
+            rows = view_changes(deleted(changes.frame, refused), spec).where(F.col(OP) == UPSERT)
             unfit = lacking((), frozenset(), refused)
             positions = {twin: replace(task.position, unfit=unfit) for twin, task in tasks.items()}
             for twin, sink in sinks.items():
@@ -132,11 +141,11 @@ class Loader:
             changes.release()
         return positions
 
-    def _is_table_alone(self, sinks: Mapping[Target, Sink]) -> bool:
+    def _is_table_alone(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> bool:
         """Whether its rows are a table's as they are, and go into Delta alone."""
-        return self._spec.kind is Kind.MIRROR and len(sinks) == 1 and not self._wanted.watch.known
+        return spec.kind is Kind.MIRROR and len(sinks) == 1 and not self._wanted.watch.known
 
-    def _natively(self, task: Task, sink: Sink) -> bool:
+    def _natively(self, spec: ViewSpec, task: Task, sink: Sink) -> bool:
         """Without Spark, whose part alone would take longer; False where it is left to Spark."""
         if not isinstance(sink, BesideDelta):
             return False
@@ -147,7 +156,7 @@ class Loader:
                 table, self._settings.kafka, (task.start, task.end), lsns, lambda count: self._on_read(count / total)
             )
         except Unusual as odd:
-            _log.info("a rebuild is left to spark", view=self._spec.name, reason=str(odd))
+            _log.info("a rebuild is left to spark", view=spec.name, reason=str(odd))
             return False
         self._replaced(task.target, sink.load(rows, task.position))
         return True
@@ -157,8 +166,8 @@ class Loader:
         if self._cancelled.is_set():
             raise OperatorError("nobody waits for this rebuild any more", "ask again")
 
-    def _query(self, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
-        boundary, spec = self._wanted.boundary, self._spec
+    def _query(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
+        boundary = self._wanted.boundary
         below = next(iter(sinks)).below
         ranges = self._ranges([Target(spec.name, TABLE, topic) for topic in below])
         by_topic = {target.topic: task for target, task in ranges.items()}
@@ -171,9 +180,10 @@ class Loader:
                 if table is None:
                     assert isinstance(sink, DeltaSink)
                     table, rows = sink, relations.answer(spec)
+                    self._tables[twin.view] = table
                     if spec.plan.key_proof is None:
                         require_unique(spec, rows)
-                    positions[twin] = replace(at, offsets=noted(self._wanted.held))
+                    positions[twin] = replace(at, offsets=noted(self._held(spec)))
                 else:
                     held = table.held()
                     rows = rows_at(self._spark, table.path, held)
@@ -182,6 +192,11 @@ class Loader:
         finally:
             relations.release()
         return positions
+
+    def _held(self, spec: ViewSpec) -> dict[str, Held]:
+        """What the query's relations held; those that are loaded with it are read as twins."""
+        read = twin_of(spec, self._wanted.views).relations
+        return {name: self._tables[name].held() if name in self._tables else self._wanted.held[name] for name in read}
 
     def _ranges(self, targets: Mapping[Target, Sink] | list[Target]) -> dict[Target, Task]:
         """All that their topics hold before the boundary."""

@@ -1,39 +1,51 @@
 """Rebuilds as the machine wants them: which is under way, what was loaded for it, the swap in every sink, the answers.
 
-In: requests, the machine's Load and Swap. Out: Rebuild values for the machine, answers for commands. Keeps true: one at
-a time; sinks are swapped by apply's own thread, between two batches, the table first; a session that ends leaves none.
+In: requests, views whose files have changed, the machine's Load and Swap. Out: Rebuild values for the machine, answers
+for commands. Keeps true: one at a time; sinks are swapped by apply's own thread, between two batches, the table first;
+a session that ends leaves none; a change that can't be shown leaves the former declaration live, and is told.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+from cdc.changes import Trouble
 from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.progress import Progress
 from cdc.settings import Settings
-from jobs.batch import TABLE, Target, is_stopped
+from jobs.batch import Target, is_stopped
 from jobs.control import ControlServer, Kind, Request, State
+from jobs.control.kept import Rebuilding, Unshown
 from jobs.control.proved import kept_records
-from jobs.control.records import Rebuilding, Withdrawn
+from jobs.control.records import Withdrawn
 from jobs.dead_letters import DeadLetters
 from jobs.machine import Load, Rebuild, Swap
 from jobs.pipeline import Pipeline
 from jobs.rebuild.loading import Loader, Wanted
 from jobs.rebuild.run import RebuildRun
+from jobs.rebuild.showing import clear_beside, show
+from jobs.rebuild.twin_specs import twin_of
+from jobs.rebuild.wishes import Wish, wishes
 from jobs.refresh.refresher import Refresher
-from jobs.refresh.ways import noted
 from jobs.twins import live_name, twin_name
 from jobs.unfit import LackingRows
-from sinks.delta import DeltaSink
-from sinks.history.columns import HISTORY
-from sinks.protocol import Position, Sink, SwappedSink, Written
+from sinks.protocol import Written
 
 _log = get(__name__)
+
+_AGAIN_S: Final = 60.0
+_AGAIN_TIMES: Final = 10
+"""What failed is loaded again after a while, the longer the longer a load takes: its rows may be others then."""
+
+_Declared = frozenset[tuple[str, str]]
+"""Views with the fingerprints of what they are declared as."""
 
 
 class Rebuilds:
@@ -56,28 +68,46 @@ class Rebuilds:
         self._queries: Refresher | None = None
         self._live: Pipeline | None = None
         self._is_swept = False
-        self._in_place = False
-        self._asked: dict[str, Request] = {}
+        self._wishes: dict[str, Wish] = {}
+        self._unshown: dict[_Declared, str] = {}
+        """Changes that could not be shown, with the view that says so."""
+        self._again_s: dict[_Declared, float] = {}
+        """When they are tried again."""
+        self.in_place = False
+        """Whether batches replace what is wanted, since they can't go on beside it."""
+        self.has_changed = False
+        """Whether views are declared otherwise since the session began."""
 
     def takes_in_place(self, error: CdcError) -> bool:
-        """Whether to go on although a batch has failed: what it met may be damage that a wanted rebuild mends."""
-        wanted = any(request.kind is Kind.REBUILD for request in self._control.requests())
-        if self._in_place or not wanted or isinstance(error, TransientError):
-            self._in_place = False
+        """Whether to go on although a batch has failed: what it met may be damage that a rebuild mends."""
+        coming = self._live is not None and self._live.coming.groups
+        wanted = coming or any(request.kind is Kind.REBUILD for request in self._control.requests())
+        if self.in_place or not wanted or isinstance(error, TransientError):
+            self.in_place = False
             return False
         _log.warning("batches fail, so what is to be rebuilt is replaced in place", code=error.code)
-        self._in_place = True
+        self.in_place = True
         return True
 
     def begin(self, queries: Refresher, live: Pipeline) -> None:
         """A new session: what another one loaded is thrown away."""
         self.end()
-        self._queries, self._live = queries, live
+        if self._live is not None:
+            clear_beside(self._live.coming.sinks)
+        self._queries, self._live, self.has_changed = queries, live, False
         if not self._is_swept:
             for record in kept_records(self._settings):
-                if isinstance(record, Rebuilding):
+                if isinstance(record, Rebuilding | Unshown):
                     self._control.keep(Withdrawn(record.id))
             self._is_swept = True
+        still = {self._declared(group) for group in live.coming.groups}
+        for declared in [each for each in self._unshown if each not in still]:
+            self._withdraw(declared)
+
+    def clear(self) -> None:
+        """Remove what a killed process has left beside."""
+        for sinks in (self._pipeline.coming.sinks, self._pipeline.sinks):
+            clear_beside(sinks)
 
     def end(self) -> None:
         """The session is over, or the rebuild."""
@@ -86,76 +116,114 @@ class Rebuilds:
             return
         run.end()
         if self._queries is not None:
-            self._queries.leave(twin_name(run.request.view or ""))
+            for view in run.wish.views:
+                self._queries.leave(twin_name(view))
+
+    def is_changing(self, boundary: Progress) -> bool:
+        """Whether what a file declares is still to be shown, and can be."""
+        return bool(self._changes([], boundary))
 
     def wanted(self, requests: Iterable[Request], boundary: Progress | None) -> dict[str, Rebuild]:
         """Those for views that exist and can be rebuilt, in the order of asking; the others are refused at once."""
-        asked = {each.id: each for each in requests if each.kind is Kind.REBUILD and self._may(each, boundary)}
-        under_way = self._run
-        if under_way is not None and self._has_failed(under_way):
-            asked.pop(under_way.request.id, None)
-        elif under_way is not None and under_way.request.id not in asked:
-            self._give_up(under_way)
-        self._asked = asked
-        if self._in_place:
-            return {name: Rebuild(request.view or "", in_place=True) for name, request in asked.items()}
-        if self._run is None and asked:
-            self._run = self._begun(next(iter(asked.values())))
-        known = {name: Rebuild(request.view or "") for name, request in asked.items()}
+        asked = [each for each in requests if each.kind is Kind.REBUILD and self._may(each, boundary)]
+        self._wishes = wishes(asked, [] if self.in_place else self._changes(asked, boundary))
         run = self._run
-        return known if run is None else {run.request.id: self._standing(run)} | _without(known, run)
+        if run is not None and self._has_failed(run):
+            self._wishes.pop(run.wish.id, None)
+        elif run is not None and not run.takes(self._wishes.get(run.wish.id)):
+            # Where it begins again, the machine has to see first that it is gone.
+            self._wishes.pop(run.wish.id, None)
+            self._give_up(run)
+        if self.in_place:
+            return {wish.id: Rebuild(wish.views[0], in_place=True) for wish in self._wishes.values()}
+        if self._run is None and self._wishes:
+            self._run = self._begun(next(iter(self._wishes.values())))
+        known = {name: self._rebuild(wish) for name, wish in self._wishes.items()}
+        run = self._run
+        return known if run is None else {run.wish.id: self._standing(run)} | _without(known, run)
 
     def load(self, effect: Load) -> None:
         """Begin to load, with what the relations hold now."""
-        run, queries, live = self._run, self._session, self._pipeline
+        run, queries = self._run, self._session
         assert run is not None
-        held = {name: queries.relations.held(name) for name in live.specs[effect.view].relations}
-        wanted = Wanted(effect.view, effect.boundary, held, self._lacking.watch(()))
-        _log.info("rebuild loads", view=effect.view, lsn=format_lsn(effect.boundary.lsn))
+        views = run.wish.views
+        live = self._pipeline.renewed(views) if run.wish.is_change else self._pipeline
+        specs = [live.specs[view] for view in views]
+        queries.will_read(twin_of(spec, views) for spec in specs)
+        read = {name for spec in specs for name in spec.relations if name not in views}
+        held = {name: queries.relations.held(name) for name in read}
+        wanted = Wanted(views, effect.boundary, held, self._lacking.watch(()))
+        _log.info("rebuild loads", view=", ".join(views), lsn=format_lsn(effect.boundary.lsn))
         run.load(Loader(self._spark, self._settings, live, wanted, self._took))
 
-    def swap(self, effect: Swap) -> None:
-        """Sink by sink; whoever is killed in between leaves each right where it stands."""
-        run, queries, live = self._run, self._session, self._pipeline
+    def swap(self, effect: Swap) -> Pipeline:
+        """The pipeline as it is from now on; whoever is killed in between leaves each sink right where it stands."""
+        run, before = self._run, self._pipeline
         assert run is not None
         assert run.loaded is not None
         self._control.confirm_owner()
-        for target, twin in effect.twins.items():
-            position = self._position(queries, live, (target, twin), effect.positions[target])
-            _swapped(live.sinks[target]).adopt(run.loaded.sinks[twin], position)
-            self._lacking.settle(target, position.unfit)
-            queries.swapped(target, position)
-            _log.info("view swapped", view=target.view, sink=target.sink, lsn=format_lsn(position.lsn))
-        queries.leave(run.loaded.spec.name)
-        for target in effect.twins:
-            _swapped(live.sinks[target]).clear()
+        after = before.renewed(run.wish.views) if run.wish.is_change else before
+        show(effect, run.loaded, before, after, (self._session, self._lacking))
+        self.has_changed = after is not before
+        return after
 
     def batch_ended(self) -> None:
-        """A view whose query fails can't be rebuilt."""
+        """A view whose query fails can't be rebuilt; what a file declares now must not fail, whatever it did before."""
         for view, trouble in self._session.failing.troubles.items():
-            for request in self._asked.values():
-                if request.view == live_name(view):
-                    self._fail(request, f"{trouble.message}; {trouble.remedy}")
+            for wish in list(self._wishes.values()):
+                if live_name(view) in wish.views and (view in map(twin_name, wish.views) or not wish.is_change):
+                    self._fail(wish, trouble)
 
     def recorded(self, rebuilt: Mapping[str, str], lsn: int) -> None:
         """These are done."""
-        self._in_place = self._in_place and not rebuilt
-        for request, view in rebuilt.items():
-            if self._run is not None and self._run.request.id == request:
+        self.in_place = self.in_place and not rebuilt and bool(self._wishes)
+        for name in rebuilt:
+            wish = self._wishes[name]
+            if self._run is not None and self._run.wish.id == name:
                 self.end()
-            _log.info("view rebuilt", view=view, lsn=format_lsn(lsn))
-            self._control.answer(request, State.DONE, lsn=lsn)
+            if wish.is_change:
+                self._withdraw(self._declared(wish.views))
+            _log.info("view rebuilt", view=", ".join(wish.views), lsn=format_lsn(lsn))
+            for request in wish.requests:
+                self._control.answer(request.id, State.DONE, lsn=lsn)
 
-    def _begun(self, request: Request) -> RebuildRun:
-        assert request.view is not None
-        _log.info("rebuild begins", view=request.view)
-        self._session.failing.try_again(request.view)
-        return RebuildRun(self._settings, self._control, request, self._pipeline.specs[request.view])
+    def _begun(self, wish: Wish) -> RebuildRun:
+        _log.info("rebuild begins", view=", ".join(wish.views), changed=wish.is_change)
+        for view in wish.views if wish.requests else ():
+            self._session.failing.try_again(view)
+        specs = {**self._pipeline.specs, **(self._pipeline.coming.specs if wish.is_change else {})}
+        return RebuildRun(self._settings, self._control, wish, [specs[view] for view in wish.views])
+
+    def _changes(self, asked: Iterable[Request], boundary: Progress | None) -> list[tuple[str, ...]]:
+        """What files declare, but for what failed unless it is asked for again, and what is made of stopped tables."""
+        coming, found = self._pipeline.coming, []
+        views = {request.view for request in asked}
+        for group in coming.groups:
+            if views & {*group}:
+                self._withdraw(self._declared(group))
+            stops = boundary is not None and any(is_stopped(at, boundary) for at in coming.sinks if at.view in group)
+            if not self._waits(group) and not stops:
+                found.append(group)
+        return found
+
+    def _waits(self, group: tuple[str, ...]) -> bool:
+        """Whether it has failed, and it is too early for another load."""
+        return time.monotonic() < self._again_s.get(self._declared(group), 0.0)
+
+    def _declared(self, group: Iterable[str]) -> _Declared:
+        return frozenset((view, self._pipeline.coming.specs[view].fingerprint) for view in group)
+
+    def _withdraw(self, declared: _Declared) -> None:
+        self._again_s.pop(declared, None)
+        view = self._unshown.pop(declared, None)
+        if view is not None:
+            self._control.keep(Withdrawn(Unshown(view, 0, "", "", "").id))
 
     def _may(self, request: Request, boundary: Progress | None) -> bool:
-        view, sinks = request.view or "", self._pipeline.sinks
+        view, live = request.view or "", self._pipeline
+        sinks = (*live.sinks, *live.coming.sinks)
         why = None
-        if view not in self._pipeline.specs:
+        if view not in live.specs and view not in live.coming.specs:
             why = f"there is no view {view}"
         elif boundary is not None and any(each.view == view and is_stopped(each, boundary) for each in sinks):
             why = f"the table of {view} has stopped: see `afterimage status`"
@@ -168,41 +236,43 @@ class Rebuilds:
         if isinstance(run.error, TransientError):
             raise run.error
         if run.error is not None:
-            _log.error("rebuild failed", view=run.request.view, code=run.error.code)
-            self._fail(run.request, run.error.message)
+            _log.error("rebuild failed", view=", ".join(run.wish.views), code=run.error.code)
+            wish = self._wishes.get(run.wish.id, run.wish)
+            self._fail(wish, Trouble(run.error.code, run.error.message, run.error.hint or ""))
         return run.error is not None
 
-    def _fail(self, request: Request, message: str) -> None:
-        self._control.answer(request.id, State.FAILED, message=message)
-        if self._run is not None and self._run.request.id == request.id:
+    def _fail(self, wish: Wish, trouble: Trouble) -> None:
+        for request in wish.requests:
+            self._control.answer(request.id, State.FAILED, message=f"{trouble.message}; {trouble.remedy}")
+        if wish.is_change:
+            view, ts_ms = wish.views[0], time.time_ns() // 1_000_000
+            declared, seconds = self._declared(wish.views), self._run.seconds if self._run is not None else 0.0
+            self._unshown[declared] = view
+            self._again_s[declared] = time.monotonic() + _AGAIN_S + _AGAIN_TIMES * seconds
+            self._control.keep(Unshown(view, ts_ms, trouble.code, trouble.message, trouble.remedy))
+            said = {"code": trouble.code, "reason": trouble.message, "remedy": trouble.remedy}
+            _log.error("changed view not shown", view=", ".join(wish.views), **said)
+        if self._run is not None and self._run.wish.id == wish.id:
             self._give_up(self._run)
 
     def _give_up(self, run: RebuildRun) -> None:
         """Nobody wants it any more, or it can't be done: what it has loaded goes at once."""
         self.end()
-        clear_beside({at: sink for at, sink in self._pipeline.sinks.items() if at.view == run.request.view})
+        sinks = {**self._pipeline.sinks, **self._pipeline.coming.sinks}
+        clear_beside({at: sink for at, sink in sinks.items() if at.view in run.wish.views})
+
+    def _rebuild(self, wish: Wish) -> Rebuild:
+        becomes = (at for at in self._pipeline.coming.sinks if at.view in wish.views)
+        return Rebuild(wish.views[0], becomes=tuple(becomes) if wish.is_change else ())
 
     def _standing(self, run: RebuildRun) -> Rebuild:
-        assert run.request.view is not None
+        wanted = self._rebuild(run.wish)
         if run.loaded is None:
-            return Rebuild(run.request.view)
-        if self._session.join(run.loaded.spec, run.loaded.sinks, run.loaded.positions):
+            return wanted
+        if self._session.join(run.loaded.specs, run.loaded.sinks, run.loaded.positions):
             for twin, position in run.loaded.positions.items():
                 self._lacking.settle(twin, position.unfit)
-        return Rebuild(run.request.view, run.loaded.positions, run.may_swap)
-
-    def _position(
-        self, queries: Refresher, live: Pipeline, pair: tuple[Target, Target], position: Position
-    ) -> Position:
-        """Where the live one stands then; a query's sinks name the rows of the table that was swapped before them."""
-        target, twin = pair
-        if not target.is_derived:
-            return self._lacking.marked(twin, position)
-        if target.sink == TABLE:
-            return queries.marked(twin, position)
-        table = next(sink for at, sink in live.sinks.items() if (at.view, at.sink) == (target.view, TABLE))
-        assert isinstance(table, DeltaSink)
-        return replace(position, offsets=noted({target.view: table.held()}))
+        return replace(wanted, loaded=run.loaded.positions, may_swap=run.may_swap)
 
     def _took(self, twin: Target, written: Written) -> None:
         self._dead_letters.take(replace(twin, view=live_name(twin.view)), written.rejected)
@@ -218,17 +288,5 @@ class Rebuilds:
         return self._live
 
 
-def clear_beside(sinks: Mapping[Target, Sink]) -> None:
-    """Remove what was loaded and never shown."""
-    for target, sink in sinks.items():
-        if target.sink != HISTORY and isinstance(sink, SwappedSink):
-            sink.clear()
-
-
-def _swapped(sink: Sink) -> SwappedSink:
-    assert isinstance(sink, SwappedSink)
-    return sink
-
-
 def _without(known: dict[str, Rebuild], run: RebuildRun) -> dict[str, Rebuild]:
-    return {request: each for request, each in known.items() if request != run.request.id}
+    return {name: each for name, each in known.items() if name != run.wish.id}

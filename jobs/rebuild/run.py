@@ -1,6 +1,6 @@
 """One rebuild while it is under way: a thread that loads the twin, and proves it where that was asked for.
 
-In: a request, a Loader. Out: what was loaded, whether it may be shown, or the error; how far it is, twice a second.
+In: a wish, a Loader. Out: what was loaded, whether it may be shown, or the error; how far it is, twice a second.
 Keeps true: nothing that readers see is touched here; what fails fails this rebuild and no batch.
 """
 
@@ -15,11 +15,13 @@ from typing import Final
 from cdc.errors import CdcError, OperatorError
 from cdc.log import get
 from cdc.settings import Settings
-from jobs.control import ControlServer, Request, State
-from jobs.control.records import Rebuilding, Withdrawn
+from jobs.control import ControlServer, State
+from jobs.control.kept import Rebuilding
+from jobs.control.records import Withdrawn
 from jobs.prove import ControlHolder, Extras, ViewProof, prove
 from jobs.rebuild.loading import Loaded, Loader
-from jobs.twins import SINKS
+from jobs.rebuild.wishes import Wish
+from jobs.twins import SINKS, live_name
 from sinks.spec import ViewSpec
 
 _log = get(__name__)
@@ -34,14 +36,15 @@ _LOADED: Final = 0.9
 class RebuildRun:
     """Its attributes are read by apply's own thread."""
 
-    def __init__(self, settings: Settings, control: ControlServer, request: Request, spec: ViewSpec) -> None:
-        self.request = request
+    def __init__(self, settings: Settings, control: ControlServer, wish: Wish, specs: Sequence[ViewSpec]) -> None:
+        self.wish = wish
         self.loaded: Loaded | None = None
         self.may_swap = False
         self.error: CdcError | None = None
         self._settings = settings
         self._control = control
-        self._spec = spec
+        self._specs = specs
+        self._is_proved = False
         self._began_s = time.monotonic()
         self._told = 0.0
         self._stop = threading.Event()
@@ -52,6 +55,18 @@ class RebuildRun:
     def is_loading(self) -> bool:
         """Whether it has begun."""
         return self._loader is not None
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self._began_s
+
+    def takes(self, wish: Wish | None) -> bool:
+        """Whether this rebuild will do for all who wait by now; not where one wants a proof, and it is too late."""
+        if wish is None:
+            return False
+        self.wish = wish
+        return self._is_proved or not (wish.prove and self.may_swap)
 
     def load(self, loader: Loader) -> None:
         """Begin."""
@@ -73,10 +88,11 @@ class RebuildRun:
         assert self._loader is not None
         try:
             loaded = self._loader.run()
-            _log.info("view loaded beside", view=self._spec.name, seconds=round(time.monotonic() - self._began_s, 3))
+            _log.info("view loaded beside", view=", ".join(self.wish.views), seconds=round(self.seconds, 3))
             self.loaded = loaded
-            if self.request.prove and loaded.sinks:
+            if self.wish.prove and loaded.sinks:
                 self._prove(loaded)
+                self._is_proved = True
             self.may_swap = True
         except CdcError as error:
             self.error = error
@@ -85,12 +101,14 @@ class RebuildRun:
 
     def _prove(self, loaded: Loaded) -> None:
         """By the same comparison as any sink; batches bring the twin to the LSN of the snapshot."""
-        by_name = {target.sink: sink for target, sink in loaded.sinks.items()}
-        spec = replace(self._spec, sinks=tuple(option for option in self._spec.sinks if option.name in SINKS))
+        by_name = {(live_name(target.view), target.sink): sink for target, sink in loaded.sinks.items()}
+        specs = [
+            replace(spec, sinks=tuple(option for option in spec.sinks if option.name in SINKS)) for spec in self._specs
+        ]
         holder = ControlHolder(self._settings, on_progress=self._on_progress)
         extras = Extras(rest=self._rest)
-        make_sink = lambda _, option: by_name[option.name]  # noqa: E731
-        proofs = prove(self._settings, [spec], make_sink, holder, self._on_progress, extras)
+        make_sink = lambda spec, option: by_name[spec.name, option.name]  # noqa: E731
+        proofs = prove(self._settings, specs, make_sink, holder, self._on_progress, extras)
         if not all(proof.holds for proof in proofs):
             raise OperatorError(
                 f"what was loaded differs from Postgres, so it is not shown: {_differences(proofs)}",
@@ -110,14 +128,16 @@ class RebuildRun:
         while not self._stop.wait(_EVERY_S):
             self._told = max(self._told, self._share())
             try:
-                self._control.answer(self.request.id, State.RUNNING, progress=self._told)
+                for request in self.wish.requests:
+                    self._control.answer(request.id, State.RUNNING, progress=self._told)
                 if turn % _KEPT_EVERY == 0:
-                    self._control.keep(self._standing())
+                    self._keep()
             except CdcError as error:
                 _log.warning("progress not told", code=error.code)
             turn += 1
         try:
-            self._control.keep(Withdrawn(self._standing().id))
+            for view in self.wish.views:
+                self._control.keep(Withdrawn(self._standing(view).id))
         except CdcError as error:
             _log.warning("progress not withdrawn", code=error.code)
 
@@ -125,11 +145,15 @@ class RebuildRun:
         assert self._loader is not None
         return _LOADED if self.loaded is not None else _LOADED * self._loader.share()
 
-    def _standing(self) -> Rebuilding:
-        seconds = time.monotonic() - self._began_s
-        left_s = seconds * (1 - self._told) / self._told if self._told > 0 else None
+    def _keep(self) -> None:
+        for view in self.wish.views:
+            self._control.keep(self._standing(view))
+
+    def _standing(self, view: str) -> Rebuilding:
+        left_s = self.seconds * (1 - self._told) / self._told if self._told > 0 else None
         doing = "loading" if self.loaded is None else "catching up" if self.may_swap else "proving"
-        return Rebuilding(self._spec.name, time.time_ns() // 1_000_000, doing, round(self._told, 3), left_s)
+        doing = f"its file has changed, {doing}" if self.wish.is_change else doing
+        return Rebuilding(view, time.time_ns() // 1_000_000, doing, round(self._told, 3), left_s)
 
 
 def _differences(proofs: Sequence[ViewProof]) -> str:

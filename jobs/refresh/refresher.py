@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.errors import PySparkException
@@ -69,16 +69,23 @@ class Refresher:
         known = self._positions.get(target)
         return replace(position, offsets=known.offsets) if target.is_derived and known is not None else position
 
-    def join(self, spec: ViewSpec, sinks: Mapping[Target, Sink], positions: Mapping[Target, Position]) -> bool:
-        """One view more goes along with the batches: a twin, whose sinks stand there. False if it does already."""
-        if spec.name in self._specs:
+    def join(
+        self, specs: Sequence[ViewSpec], sinks: Mapping[Target, Sink], positions: Mapping[Target, Position]
+    ) -> bool:
+        """Some views more go along with the batches: twins, whose sinks stand there. False if they do already."""
+        if all(spec.name in self._specs for spec in specs):
             return False
-        self._specs[spec.name] = spec
+        self._specs |= {spec.name: spec for spec in specs}
         self._sinks |= sinks
         self._tables |= {at.view: sink for at, sink in sinks.items() if isinstance(sink, DeltaSink)}
         self._positions |= positions
+        self.will_read(specs)
         self.pipeline = replace(self.pipeline, specs=dict(self._specs), sinks=dict(self._sinks))
         return True
+
+    def will_read(self, specs: Iterable[ViewSpec]) -> None:
+        """These queries read tables, and columns, that perhaps no other does."""
+        self.relations.include(specs, self._specs, self._tables)
 
     def leave(self, view: str) -> None:
         """It does so no longer."""

@@ -7,7 +7,7 @@ true: every frame is of the version that was asked for; changes that cannot be t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -76,9 +76,8 @@ class ReadRelations:
 
     def __init__(self, spark: SparkSession, specs: Mapping[str, ViewSpec], sinks: Mapping[str, DeltaSink]) -> None:
         self._spark = spark
-        self._relations = {
-            name: ReadRelation(specs[name], sinks[name], columns) for name, columns in _needed(specs).items()
-        }
+        self._relations: dict[str, ReadRelation] = {}
+        self.include(specs.values(), specs, sinks)
         self._moved: dict[str, Moved] = {}
         self._images: dict[tuple[str, Held], DataFrame | None] = {}
         self._pairs: dict[tuple[str, Held], pa.Table] = {}
@@ -87,6 +86,21 @@ class ReadRelations:
 
     def __contains__(self, name: object) -> bool:
         return name in self._relations
+
+    def include(
+        self, readers: Iterable[ViewSpec], specs: Mapping[str, ViewSpec], sinks: Mapping[str, DeltaSink]
+    ) -> None:
+        """What these queries read is known, with all columns that they need; between two batches alone.
+
+        Twins that are not loaded yet are included when those that read them join.
+        """
+        for name, columns in _needed(each for each in readers if each.plan is not None).items():
+            if name not in sinks:
+                continue
+            known = self._relations.get(name)
+            wanted = columns | set(specs[name].key) | set(known.columns if known is not None else ())
+            found = tuple(column for column in specs[name].columns if column in wanted)
+            self._relations[name] = ReadRelation(specs[name], sinks[name], found)
 
     def held(self, name: str) -> Held:
         """The rows that the relation's table holds now."""
@@ -241,19 +255,15 @@ def rows_at(spark: SparkSession, path: str, held: Held) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", held.version).load(path)
 
 
-def _needed(specs: Mapping[str, ViewSpec]) -> dict[str, tuple[str, ...]]:
-    """Of each relation that a query reads, the columns that some query reads, and the key."""
+def _needed(readers: Iterable[ViewSpec]) -> dict[str, set[str]]:
+    """Of each relation that a query reads, the columns that some query reads."""
     needed: dict[str, set[str]] = {}
-    for spec in specs.values():
+    for spec in readers:
         plan: ViewPlan | None = spec.plan
         for scan in walk(plan.root) if plan is not None else ():
             if isinstance(scan, Scan):
                 needed.setdefault(scan.relation, set()).update(scan.sources)
-    return {name: _ordered(specs[name], columns | set(specs[name].key)) for name, columns in needed.items()}
-
-
-def _ordered(spec: ViewSpec, columns: Collection[str]) -> tuple[str, ...]:
-    return tuple(column for column in spec.columns if column in columns)
+    return needed
 
 
 def _all(conditions: Sequence[Column]) -> Column:

@@ -83,7 +83,7 @@ class CacheSink:
         """Load a generation beside the live one, switch, and let the old one expire."""
         types = column_types(rows, self._spec.columns)
         with self._server.client() as client:
-            self._located.require(stored := self._generations.stored(client))
+            stored = self.as_left(client)
             self._generations.sweep(client)
             generation = self._generations.begin(client)
         written = write_partitions(rows, self._shape, self._writer(generation))
@@ -101,12 +101,22 @@ class CacheSink:
 
     def adopt(self, loaded: Sink, position: Position) -> None:
         """Switch the pointer, and let the old generation expire."""
+        self.supersede(self, loaded, position)
+
+    def supersede(self, former: Sink | None, loaded: Sink, position: Position) -> None:
+        """The same; the former sink is what located the pointer, and knows what its entries are called."""
         assert isinstance(loaded, CacheSink)
+        known = former if isinstance(former, CacheSink) else self
         standing = replace(loaded.standing(), position=position)
         with self._server.client() as client:
-            self._located.require(stored := self._generations.stored(client))
+            stored = known.as_left(client)
             self._located.take(self._generations.switch(client, standing, stored))
-            self._generations.sweep(client)
+        known.clear()
+
+    def as_left(self, client: redis.Redis) -> Stored | None:
+        """What is stored of this declaration, if it still is what this process located or wrote."""
+        self._located.require(stored := self._generations.stored(client))
+        return stored
 
     def clear(self) -> None:
         """Generations that nobody has seen, nor will."""

@@ -1,6 +1,7 @@
 """The Delta sink: one plain Delta table per view, whose commits say where it stands."""
 
-from sinks.delta.sink import BesideDelta, DeltaSink
+from sinks.delta.beside import BesideDelta
+from sinks.delta.sink import DeltaSink
 from sinks.delta.stamp import Stamp, vouched
 from sinks.delta.upkeep import Figures
 

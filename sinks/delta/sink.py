@@ -7,7 +7,6 @@ commit is made only on the table as this process located or left it; another wri
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
@@ -19,7 +18,7 @@ from sinks.delta.log import TableSize, TableState, rows_of, rows_written, table_
 from sinks.delta.log import translated as readable
 from sinks.delta.size import Way, measured, way_of
 from sinks.delta.small import write_small
-from sinks.delta.staged import KEPT_WHOLE, adopt_files, folder_beside, load_rows, remove_beside
+from sinks.delta.staged import adopt_files, remove_beside
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import Figures, Upkeep, figures
 from sinks.delta.vectors import PROPERTY
@@ -28,7 +27,6 @@ from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -135,8 +133,7 @@ class DeltaSink:
 
         from sinks.delta.failures import translated
 
-        state = self._state()
-        self._located.require(_known(state))
+        state = self.as_left()
         known = [state.stamp.generation] if state is not None and state.stamp is not None else []
         with translated(self._doing):
             kept = rows.where(F.col(OP) == UPSERT).select(*map(quoted, self._spec.stored))
@@ -161,18 +158,36 @@ class DeltaSink:
 
     def beside(self) -> DeltaSink:
         """A table in another folder, always a new one."""
+        from sinks.delta.beside import BesideDelta
+
         self.clear()
         return BesideDelta(self._settings, self._pipeline, self._spec)
 
     def adopt(self, loaded: Sink, position: Position) -> None:
         """Let its files be this table's, in one commit of the same generation: what queries have seen stays known."""
-        assert isinstance(loaded, DeltaSink)
-        loaded.held()
         state = self._required()
         assert state.stamp is not None
-        stamp = Stamp(self._spec.name, state.stamp.generation, self._spec.fingerprint, position)
-        mark = Mark(self._path, stamp, self._app, state.turn + 1)
-        adopt_files(self._settings, self._pipeline, loaded.folder, mark)
+        self._adopt(loaded, position, state.stamp.generation, state.turn + 1)
+
+    def supersede(self, former: Sink | None, loaded: Sink, position: Position) -> None:
+        """The same in a new generation, whose columns may be others; the former sink is what located the table."""
+        known = former if isinstance(former, DeltaSink) else self
+        state = known.as_left()
+        begun = [state.stamp.generation] if state is not None and state.stamp is not None else []
+        self._adopt(loaded, position, new_generation(begun), state.turn + 1 if state is not None else 1)
+
+    def as_left(self) -> TableState | None:
+        """The table, of whatever declaration, if it still is what this process located or wrote."""
+        state = self._state()
+        self._located.require(_known(state))
+        return state
+
+    def _adopt(self, loaded: Sink, position: Position, generation: int, turn: int) -> None:
+        assert isinstance(loaded, DeltaSink)
+        loaded.held()
+        mark = Mark(self._path, Stamp(self._spec.name, generation, self._spec.fingerprint, position), self._app, turn)
+        # A table that is there has its properties; of a new one the first batch says whether its rows are marked.
+        adopt_files(self._settings, self._pipeline, loaded.folder, mark, PROPERTIES)
         self._require_made(mark)
 
     def clear(self) -> None:
@@ -246,56 +261,6 @@ class DeltaSink:
 
     def _is_ours(self, state: TableState) -> bool:
         return state.stamp is not None and state.stamp.fingerprint == self._spec.fingerprint
-
-
-class BesideDelta(DeltaSink):
-    """A view's rows in a table that no reader sees; its files are moved as they are."""
-
-    may_mark = False
-
-    def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
-        super().__init__(settings, pipeline, replace(spec, name=folder_beside(spec.name)))
-        self._at: Position | None = None
-
-    @property
-    def table_properties(self) -> Mapping[str, str]:
-        """Those of a table that is kept whole as well."""
-        return {**super().table_properties, **KEPT_WHOLE}
-
-    def position(self) -> Position | None:
-        """As this process knows it: no ledger speaks of the table."""
-        return self._at
-
-    def write(self, changes: DataFrame, position: Position) -> Written:
-        """As into any table."""
-        written = super().write(changes, position)
-        self._at = position
-        return written
-
-    def replace(self, rows: DataFrame, position: Position) -> Written:
-        """As of any table."""
-        written = super().replace(rows, position)
-        self._at = position
-        return written
-
-    def load(self, rows: pa.Table, position: Position) -> Written:
-        """The same of rows in memory, without Spark, where there is no table yet."""
-        stamp = Stamp(self._spec.name, new_generation([]), self._spec.fingerprint, position)
-        mark = Mark(self._path, stamp, self._app, 1)
-        load_rows(rows.select(self._spec.columns), mark, self._spec.key, self.table_properties, self._options)
-        self._require_made(mark)
-        self._at = position
-        return Written(upserts=rows.num_rows)
-
-    def rewrite(self, rows: DataFrame, position: Position) -> Written:
-        """As of any table."""
-        written = super().rewrite(rows, position)
-        self._at = position
-        return written
-
-    def advance(self, position: Position) -> None:
-        """Know that it stands there."""
-        self._at = position
 
 
 def _known(state: TableState | None) -> tuple[int, int] | None:

@@ -58,8 +58,8 @@ def load_rows(
         raise refused(commit.stamp.view, error) from None  # its message may quote a row
 
 
-def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark) -> None:
-    """Make the files of the table in the folder all that the live table has, in one commit."""
+def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark, properties: Mapping[str, str]) -> None:
+    """Make the files of the table in the folder all that the live table has, in one commit; there may be none yet."""
     from deltalake import DeltaTable, TableFeatures
     from deltalake.exceptions import DeltaError
     from deltalake.fs import DeltaStorageHandler
@@ -69,14 +69,16 @@ def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark) -> No
     try:
         files = DeltaStorageHandler(root, options)
         staged = DeltaTable(f"{root}/{folder}", storage_options=options)
+        if not DeltaTable.is_deltatable(commit.path, options):
+            DeltaTable.create(commit.path, staged.schema(), configuration={**properties}, storage_options=options)
         live = DeltaTable(commit.path, storage_options=options)
         if NTZ_FEATURE in _features(staged) - _features(live):
             live.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        properties = taken_turn(live, commit)
+        stamped = taken_turn(live, commit)
         actions = _adds(files, folder, staged.version())
         for action in actions:
             files.move(f"{folder}/{action.path}", f"{view}/{action.path}")
-        live.create_write_transaction(actions, "overwrite", staged.schema(), commit_properties=properties)
+        live.create_write_transaction(actions, "overwrite", staged.schema(), commit_properties=stamped)
     except (DeltaError, OSError) as error:
         raise refused(view, error) from None
 

@@ -98,7 +98,7 @@ class SearchSink:
         """Load an index beside the live one, then switch the alias."""
         types = column_types(rows, self._spec.columns)
         with self._server.connection() as connection:
-            self._located.require(stored := self._generations.stored(connection))
+            stored = self.as_left(connection)
             self._generations.drop(connection, self._generations.leftovers(connection))
             body = index_body(types, self._overrides, self._gc_deletes, self._nested)
             generation = self._generations.begin(connection, body)
@@ -118,13 +118,23 @@ class SearchSink:
 
     def adopt(self, loaded: Sink, position: Position) -> None:
         """Switch the alias."""
+        self.supersede(self, loaded, position)
+
+    def supersede(self, former: Sink | None, loaded: Sink, position: Position) -> None:
+        """The same; the former sink is what located the index."""
         assert isinstance(loaded, SearchSink)
+        known = former if isinstance(former, SearchSink) else self
         with self._server.connection() as connection:
-            self._located.require(stored := self._generations.stored(connection))
+            stored = known.as_left(connection)
             standing = replace(loaded.standing(), position=position)
             made = self._generations.switch(connection, standing, stored)
             self._located.take(made)
             self._retire(connection, made)
+
+    def as_left(self, connection: SearchConnection) -> Stored | None:
+        """What is stored of this declaration, if it still is what this process located or wrote."""
+        self._located.require(stored := self._generations.stored(connection))
+        return stored
 
     def clear(self) -> None:
         """Indexes that nobody has seen, nor will."""

@@ -27,9 +27,9 @@ from jobs.bulk.read import read_rows
 from jobs.bulk.scan import Records
 from jobs.bulk.typed import typed
 from jobs.changes import read_changes
+from jobs.declarations import captured_tables
 from jobs.declare import mirror_spec
 from jobs.native_rows import Last, Unusual, arrow_rows
-from jobs.pipeline import captured_tables
 from jobs.prove.render import renderer
 from jobs.rows import parsed
 from jobs.tables import ColumnInfo, TableInfo

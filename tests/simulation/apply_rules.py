@@ -94,7 +94,8 @@ APPLY: Final = (
         sinks.VersionedSink,
         "replace",
         "yield from self._put_all(generation, rows)",
-        "self._stores.switch(self._target, generation, position)\n    yield from self._put_all(generation, rows)",
+        "self._stores.switch(self._target, generation, position, self._declared)\n"
+        "    yield from self._put_all(generation, rows)",
     ),
     broken(
         "compare versions of rows",

@@ -17,6 +17,7 @@ from jobs.control.records import Kind, Request
 from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
 from jobs.twins import is_twin
 from tests.simulation.broker import PROGRESS, Broker
+from tests.simulation.declaring import Declared, Files, Print, declared
 from tests.simulation.rebuilding import SimulatedRebuilds
 from tests.simulation.refreshing import SimulatedRefresher
 from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
@@ -33,6 +34,7 @@ class Control:
     requests: list[Request] = field(default_factory=list)
     rebuilds: dict[str, str] = field(default_factory=dict)
     asked: int = 0
+    files: Files = field(default_factory=Files)
 
     def ask(self, kind: Kind, *, lsn: int | None = None, view: str | None = None) -> None:
         """A new request."""
@@ -60,7 +62,9 @@ class ApplyProcess:
         self._stores = stores
         self._control = control
         self._targets = targets
-        self._refresher = SimulatedRefresher(world, {})
+        self._refresher = SimulatedRefresher(world, {}, {})
+        self._declared: Declared
+        self._files: dict[str, int] = {}
         self._rebuilds: SimulatedRebuilds
         self._boundary: Progress | None = None
         self._read_to = 0
@@ -79,8 +83,11 @@ class ApplyProcess:
 
     def _drive(self) -> Steps:
         targets = self._captured(self._newest_boundary())
-        sinks = {target: open_sink(self._world, self._stores, target, self._is_owner) for target in targets}
-        self._refresher = SimulatedRefresher(self._world, sinks)
+        self._files = dict(self._control.files.said)
+        self._declared = declared(targets, self._control.files, self._stands)
+        live = self._declared.live
+        sinks = {target: self._open(target, live[target.view]) for target in targets}
+        self._refresher = SimulatedRefresher(self._world, sinks, live)
         self._ledger_at = None
         machine = self._machine()
         answer: Any = None
@@ -89,6 +96,12 @@ class ApplyProcess:
             yield f"before {type(effect).__name__}"
             answer = yield from self._carry_out(effect)
             yield f"after {type(effect).__name__}"
+
+    def _open(self, target: Target, declared: Print) -> SimulatedSink:
+        return open_sink(self._world, self._stores, target, declared, self._is_owner)
+
+    def _stands(self, target: Target, declared: Print) -> bool:
+        return self._open(target, declared).position() is not None
 
     def _machine(self) -> Any:
         return apply_machine()
@@ -99,8 +112,8 @@ class ApplyProcess:
                 self._confirm_owner()
                 found = {target: sink.position() for target, sink in self._sinks.items()}
                 self._refresher.locate(found)
-                asked = self._control.rebuilds
-                self._rebuilds = SimulatedRebuilds(self._world, self._broker, self._stores, self._refresher, asked)
+                process = self._world, self._broker, self._stores
+                self._rebuilds = SimulatedRebuilds(*process, self._refresher, self._control.rebuilds, self._declared)
                 return found
             case Ask():
                 return self._ask(effect.lsn)
@@ -112,7 +125,7 @@ class ApplyProcess:
                 self._confirm_owner()
                 return (yield from self._rebuilds.swap(effect))
             case Record():
-                return self._record(effect)
+                return (yield from self._record(effect))
 
     def _ask(self, lsn: int | None) -> Asked:
         self._confirm_owner()
@@ -121,6 +134,8 @@ class ApplyProcess:
         boundary = self._newest_boundary()
         if len(self._captured(boundary)) > sum(not is_twin(target) for target in self._sinks):
             raise TransientError("a table has come")
+        if self._files != self._control.files.said:
+            raise TransientError("a file has changed")
         for view in self._control.rebuilds.values():
             self._refresher.try_again(view)
         return Asked(boundary, step, self._rebuilds.wanted(boundary), self._world.wall_us)
@@ -212,9 +227,9 @@ class ApplyProcess:
 
     def _read(self, task: Task) -> ViewChanges:
         wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
-        return read_changes(self._broker, task.target, wanted)
+        return read_changes(self._broker, task.target, self._refresher.declared[task.target.view], wanted)
 
-    def _record(self, effect: Record) -> None:
+    def _record(self, effect: Record) -> Steps:
         self._confirm_owner()
         stores = self._stores
         rows = {
@@ -226,5 +241,10 @@ class ApplyProcess:
             raise TransientError("another process wrote the ledger")
         stores.commit_ledger(rows)
         self._ledger_at = len(stores.ledger)
-        for request in effect.rebuilt:
-            self._control.rebuilds.pop(request, None)
+        files, texts = self._control.files, self._declared.texts | self._rebuilds.changed
+        if files.kept not in (None, texts):
+            yield "ledger written"
+        files.kept = texts
+        self._rebuilds.answer(effect.rebuilt)
+        if self._rebuilds.changed:
+            raise TransientError("views are declared otherwise")

@@ -91,7 +91,7 @@ class Published:
         target = Target("mirror", "delta", topic)
         for task in plan({target: None}, boundary, boundary.lsn):
             wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
-            read = read_changes(self._broker, target, wanted)
+            read = read_changes(self._broker, target, (0,), wanted)
             rows = {key: row for key, (_, row) in read.upserts.items()}
             due = self._source.state_at(boundary.lsn)[OIDS[topic]]
             require(rows == due, "what fills a view is not the table", topic, boundary.lsn, rows, due)

@@ -1,11 +1,13 @@
-"""The rules of rebuilds beside the live views, broken."""
+"""The rules of rebuilds beside the live views, and of views whose files change, broken."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import jobs.declarations
 import jobs.machine
-from tests.simulation import rebuilding
+import jobs.twins
+from tests.simulation import rebuilding, sinks
 from tests.simulation.mutants import broken
 
 REBUILDS: Final = (
@@ -21,8 +23,8 @@ REBUILDS: Final = (
         "note what relations held when the load began",
         rebuilding.SimulatedRebuilds,
         "_load",
-        "positions[twin] = replace(at, offsets=noted(held))",
-        "positions[twin] = replace(at, offsets=noted({name: refresher.held(name) for name in held}))",
+        "tables[name].held() if name in tables else held[name]",
+        "tables[name].held() if name in tables else refresher.held(name)",
         rebuild_asked=0.5,
         apply_killed=0,
         store_lost=0,
@@ -45,5 +47,40 @@ REBUILDS: Final = (
         "Range(task.start, ",
         "Range(tuple(at // 2 for at in task.end), ",
         rebuild_asked=0.2,
+    ),
+)
+
+CHANGES: Final = (
+    broken(
+        "show views together that read each other",
+        jobs.declarations,
+        "groups_of",
+        "linked = [group for group in groups if group & read or name in _readers(group, filed, former)]",
+        "linked = []",
+        declaration_edited=0.5,
+    ),
+    broken(
+        "read the twins of what is loaded together",
+        jobs.twins,
+        "_twin",
+        "twin_name(name) if name in views else name",
+        "twin_name(name) if name == target.view else name",
+        declaration_edited=0.5,
+    ),
+    broken(
+        "take no rows of another declaration for one's own",
+        sinks.DeltaSink,
+        "position",
+        "or latest.declared != self._declared",
+        "",
+        declaration_edited=0.5,
+    ),
+    broken(
+        "evaluate what is loaded as its file says",
+        rebuilding.SimulatedRebuilds,
+        "_load",
+        "(self._declared.coming if wish.is_change else {})",
+        "{}",
+        declaration_edited=0.5,
     ),
 )

@@ -6,20 +6,23 @@ loading and from_topics: a load reads topics alone and goes on between batches; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cdc.progress import Progress
 from jobs.batch import TABLE, Target, is_stopped, plan
+from jobs.control.records import Kind, Request
 from jobs.machine import Load, Rebuild, Swap
+from jobs.rebuild.wishes import Wish, wishes
 from jobs.refresh.ways import noted
-from jobs.twins import is_twin, twin_name, twins_of
+from jobs.twins import is_twin, is_twin_name, live_name, twin_name, twins_of
 from sinks.delta.held import Held
 from sinks.protocol import Position
 from tests.simulation.broker import Broker
+from tests.simulation.declaring import Declared, Print
 from tests.simulation.queries import RELATIONS, Failed, computed
 from tests.simulation.refreshing import SimulatedRefresher
-from tests.simulation.sinks import Changes, DeltaSink, open_twin
+from tests.simulation.sinks import Changes, DeltaSink, open_sink, open_twin
 from tests.simulation.stores import Stores
 from tests.simulation.tables import Values
 from tests.simulation.views import Range, read_changes
@@ -32,16 +35,27 @@ class SimulatedRebuilds:
     """Of one session; what a former one loaded is thrown away."""
 
     def __init__(
-        self, world: World, broker: Broker, stores: Stores, refresher: SimulatedRefresher, asked: dict[str, str]
+        self,
+        world: World,
+        broker: Broker,
+        stores: Stores,
+        refresher: SimulatedRefresher,
+        asked: dict[str, str],
+        declared: Declared,
     ) -> None:
         self._world = world
         self._broker = broker
         self._stores = stores
         self._refresher = refresher
         self._asked = asked
-        self._loading: tuple[str, Steps] | None = None
-        self._loaded: tuple[str, Mapping[Target, Position]] | None = None
+        self._declared = declared
+        self._wishes: dict[str, Wish] = {}
+        self._unshown: set[tuple[str, ...]] = set()
+        self._loading: tuple[Wish, Steps] | None = None
+        self._loaded: tuple[Wish, Mapping[Target, Position]] | None = None
         self._may_swap = False
+        self.changed: dict[str, int] = {}
+        """What views are declared as since they were shown."""
         for target, sink in refresher.sinks.items():
             if not is_twin(target):
                 sink.clear()
@@ -49,115 +63,172 @@ class SimulatedRebuilds:
     def wanted(self, boundary: Progress | None) -> dict[str, Rebuild]:
         """In the order of asking; a load goes on for some steps. Over a stopped table there is none."""
         for request, view in list(self._asked.items()):
-            targets = [target for target in self._refresher.sinks if target.view == view]
-            if boundary is not None and any(is_stopped(target, boundary) for target in targets):
+            if self._is_stopped([view], boundary):
                 self._asked.pop(request)
+        requests = [Request(name, Kind.REBUILD, 0, 60, "test", view=view) for name, view in self._asked.items()]
+        self._unshown -= {group for group in self._unshown if set(group) & set(self._asked.values())}
+        if self._unshown and self._world.chance(0.1):
+            self._unshown.clear()  # after a while it is tried again
+        groups = [each for each in self._declared.groups if each not in self._unshown]
+        self._wishes = wishes(requests, [group for group in groups if not self._is_stopped(group, boundary)])
         self._forget()
         if self._loading is not None:
             self._go_on(*self._loading)
-        known = {request: Rebuild(view) for request, view in self._asked.items()}
+        known = {name: self._rebuild(wish) for name, wish in self._wishes.items()}
         if self._loaded is not None:
-            request, positions = self._loaded
+            wish, positions = self._loaded
             self._may_swap = self._may_swap or self._world.chance(0.5) or self._world.healed
-            known[request] = Rebuild(known[request].view, positions, self._may_swap)
-        return known
+            wanted = replace(known.pop(wish.id), loaded=positions, may_swap=self._may_swap)
+            return {wish.id: wanted} | known
+        under_way = self._loading
+        return known if under_way is None else {under_way[0].id: known.pop(under_way[0].id)} | known
 
     def load(self, effect: Load) -> None:
         """Begin."""
-        self._world.saw("rebuild loads")
+        wish = self._wishes[effect.request]
+        self._world.saw("change loads" if wish.is_change else "rebuild loads")
         self._may_swap = False
-        held = {name: self._refresher.held(name) for name in RELATIONS.get(effect.view, ())}
-        self._loading = effect.request, self._load(effect, held)
+        held = {name: self._refresher.held(name) for view in wish.views for name in RELATIONS.get(view, ())}
+        self._loading = wish, self._load(effect, wish, held)
 
     def swap(self, effect: Swap) -> Steps:
-        """The table first; a query's other sinks name its rows."""
-        sinks = self._refresher.sinks
+        """The tables first; a query's other sinks name its rows."""
+        assert self._loaded is not None
+        wish, sinks = self._loaded[0], self._refresher.sinks
         for target, twin in effect.twins.items():
-            position = self._refresher.marked(twin, effect.positions[target])
-            if target.is_derived and target.sink != TABLE:
-                table = sinks[next(each for each in effect.twins if each.sink == TABLE)]
-                assert isinstance(table, DeltaSink)
-                position = replace(position, offsets=noted({target.view: table.held()}))
+            position = self._position(effect, target, twin)
             yield "before swap"
-            yield from sinks[target].adopt(sinks[twin], position)
-            self._world.saw("swapped:", target.sink, "query" if target.is_derived else "row-wise")
+            if wish.is_change:
+                former, declared = sinks[target], self._declared.coming[target.view]
+                sinks[target] = open_sink(self._world, self._stores, target, declared)
+                self._refresher.renew(target, sinks[target])
+                yield from sinks[target].supersede(former, sinks[twin], position)
+                self._world.saw("changed:", target.sink, "query" if target.is_derived else "row-wise")
+            else:
+                yield from sinks[target].adopt(sinks[twin], position)
+                self._world.saw("swapped:", target.sink, "query" if target.is_derived else "row-wise")
             self._refresher.swapped(target, position)
             yield "sink swapped"
-        self._drop(next(iter(effect.twins)).view)
+        if wish.is_change:
+            self._world.saw("changed group" if len(wish.views) > 1 else "changed view")
+            self.changed = {view: self._declared.coming[view][0] for view in wish.views}
+        self._drop(wish)
 
     def failed(self) -> None:
-        """A query that fails can't be rebuilt; whoever waits hears that."""
-        for request, view in list(self._asked.items()):
-            if {view, twin_name(view)} & self._refresher.failing:
-                self._asked.pop(request)
+        """A query that fails can't be rebuilt; whoever waits hears that. A file's declaration must not fail."""
+        for wish in list(self._wishes.values()):
+            failing = {*map(twin_name, wish.views)} if wish.is_change else {*wish.views, *map(twin_name, wish.views)}
+            if failing & self._refresher.failing:
+                self._fail(wish)
         self._forget()
+
+    def answer(self, rebuilt: Mapping[str, str]) -> None:
+        """These are done."""
+        for name in rebuilt:
+            for request in self._wishes[name].requests:
+                self._asked.pop(request.id, None)
+
+    def _fail(self, wish: Wish) -> None:
+        for request in wish.requests:
+            self._asked.pop(request.id, None)
+        if wish.is_change:
+            self._world.saw("change fails")
+            self._unshown.add(wish.views)
+        self._wishes.pop(wish.id, None)
+
+    def _is_stopped(self, views: Iterable[str], boundary: Progress | None) -> bool:
+        targets = [target for target in self._refresher.sinks if target.view in views]
+        return boundary is not None and any(is_stopped(target, boundary) for target in targets)
+
+    def _rebuild(self, wish: Wish) -> Rebuild:
+        becomes = tuple(target for target in self._refresher.sinks if target.view in wish.views)
+        return Rebuild(wish.views[0], becomes=becomes if wish.is_change else ())
+
+    def _position(self, effect: Swap, target: Target, twin: Target) -> Position:
+        """As jobs.rebuild.showing has it."""
+        position = self._refresher.marked(twin, effect.positions[target])
+        tables = {at.view: sink for at, sink in self._refresher.sinks.items() if isinstance(sink, DeltaSink)}
+        if not target.is_derived:
+            return position
+        if target.sink != TABLE:
+            return replace(position, offsets=noted({target.view: tables[target.view].held()}))
+        shown = {
+            live_name(name): tables[live_name(name)].held().numbers if is_twin_name(name) else numbers
+            for name, numbers in position.offsets.items()
+        }
+        return replace(position, offsets=shown)
 
     def _forget(self) -> None:
         """What nobody waits for."""
         for under_way in (self._loading, self._loaded):
-            if under_way is not None and under_way[0] not in self._asked:
+            if under_way is not None and under_way[0].id not in self._wishes:
                 self._loading = self._loaded = None
                 for view in {target.view for target in self._refresher.sinks if is_twin(target)}:
                     self._refresher.leave(view)
 
-    def _drop(self, view: str) -> None:
+    def _drop(self, wish: Wish) -> None:
         self._loaded = None
-        self._refresher.leave(twin_name(view))
+        for view in wish.views:
+            self._refresher.leave(twin_name(view))
 
-    def _go_on(self, request: str, load: Steps) -> None:
+    def _go_on(self, wish: Wish, load: Steps) -> None:
         steps = 50 if self._world.healed else self._world.rng.randint(0, STEPS_MAX)
         try:
             for _ in range(steps):
                 next(load)
         except StopIteration as ended:
-            self._loading, self._loaded = None, (request, ended.value)
+            self._loading, self._loaded = None, (wish, ended.value)
             self._world.saw("rebuild loaded")
         except Failed:
             self._loading = None
-            self._asked.pop(request)
+            self._fail(wish)
 
-    def _load(self, effect: Load, held: Mapping[str, Held]) -> Steps:
+    def _load(self, effect: Load, wish: Wish, held: Mapping[str, Held]) -> Steps:
         refresher, boundary = self._refresher, effect.boundary
-        twins = twins_of(refresher.sinks, effect.view)
-        sinks = {twin: open_twin(self._world, self._stores, live, twin) for live, twin in twins.items()}
+        declared = {**self._declared.live, **(self._declared.coming if wish.is_change else {})}
+        twins = twins_of(refresher.sinks, *wish.views)
+        sinks = {
+            twin: open_twin(self._world, self._stores, live, twin, declared[live.view]) for live, twin in twins.items()
+        }
+        tables = {twin.view: sink for twin, sink in sinks.items() if isinstance(sink, DeltaSink)}
         positions: dict[Target, Position] = {}
         for twin, sink in sinks.items():
             yield "load begins"
             if twin.is_derived:
                 at = Position(boundary.lsn, boundary.source_ts_us, {})
                 if twin.sink == TABLE:
-                    rows = yield from self._answer(effect.view, effect, twin.below)
-                    positions[twin] = replace(at, offsets=noted(held))
-                    table = sink
+                    rows = yield from self._answer(live_name(twin.view), declared, effect, twin.below)
+                    known = {name: tables[name].held() if name in tables else held[name] for name in twin.reads}
+                    positions[twin] = replace(at, offsets=noted(known))
                 else:
-                    assert isinstance(table, DeltaSink)
+                    table = tables[twin.view]
                     rows = table.rows_at(table.held())
                     positions[twin] = replace(at, offsets=noted({twin.view: table.held()}))
                 yield from sink.replace(_upserts(rows, boundary.lsn), positions[twin])
             else:
-                upserts, positions[twin] = self._read(twin, effect)
+                upserts, positions[twin] = self._read(twin, declared[live_name(twin.view)], effect)
                 yield from sink.replace(upserts, positions[twin])
             yield "sink loaded"
-        refresher.join(sinks, positions)
+        refresher.join(sinks, positions, {twin_name(view): declared[view] for view in wish.views})
         return positions
 
-    def _answer(self, view: str, effect: Load, below: tuple[str, ...]) -> Steps:
+    def _answer(self, view: str, declared: Mapping[str, Print], effect: Load, below: tuple[str, ...]) -> Steps:
         """A query over what the topics say; what is below it as well."""
         rows: dict[str, Mapping[str, Values]] = {}
         for name in RELATIONS[view]:
             yield "relation begins"
             if name in RELATIONS:
-                rows[name] = yield from self._answer(name, effect, below)
+                rows[name] = yield from self._answer(name, declared, effect, below)
             else:
                 topic = next(at.topic for at in self._refresher.sinks if (at.view, at.sink) == (name, TABLE))
-                upserts, _ = self._read(Target(name, TABLE, topic), effect)
+                upserts, _ = self._read(Target(name, TABLE, topic), declared[name], effect)
                 rows[name] = {key: row for key, (_, row) in upserts.items() if row is not None}
-        return computed(view, rows)
+        return computed(view, declared[view][0], rows)
 
-    def _read(self, target: Target, effect: Load) -> tuple[Changes, Position]:
+    def _read(self, target: Target, declared: Print, effect: Load) -> tuple[Changes, Position]:
         [task] = plan({target: None}, effect.boundary, effect.boundary.lsn)
         wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
-        return read_changes(self._broker, target, wanted).upserts, task.position
+        return read_changes(self._broker, target, declared, wanted).upserts, task.position
 
 
 def _upserts(rows: Mapping[str, Values], lsn: int) -> Changes:

@@ -14,6 +14,7 @@ from jobs.refresh.ways import Way, is_unchanged, noted, way
 from jobs.twins import live_name
 from sinks.delta.held import Held
 from sinks.protocol import Position
+from tests.simulation.declaring import Print
 from tests.simulation.queries import Failed, computed, key_of
 from tests.simulation.sinks import Changes, DeltaSink, SimulatedSink
 from tests.simulation.tables import Values
@@ -33,8 +34,10 @@ class Moved:
 class SimulatedRefresher:
     """Of one session."""
 
-    def __init__(self, world: World, sinks: Mapping[Target, SimulatedSink]) -> None:
+    def __init__(self, world: World, sinks: Mapping[Target, SimulatedSink], declared: Mapping[str, Print]) -> None:
         self._world = world
+        self.declared = dict(declared)
+        """By view, twins as well."""
         self.sinks = dict(sinks)
         self._tables = {target.view: sink for target, sink in sinks.items() if isinstance(sink, DeltaSink)}
         self._positions: dict[Target, Position] = {}
@@ -55,9 +58,15 @@ class SimulatedRefresher:
         """What a relation's table holds now."""
         return self._tables[name].held()
 
-    def join(self, sinks: Mapping[Target, SimulatedSink], positions: Mapping[Target, Position]) -> None:
-        """A twin goes along with the batches."""
+    def join(
+        self,
+        sinks: Mapping[Target, SimulatedSink],
+        positions: Mapping[Target, Position],
+        declared: Mapping[str, Print],
+    ) -> None:
+        """Twins go along with the batches."""
         self.sinks |= sinks
+        self.declared |= declared
         self._tables |= {target.view: sink for target, sink in sinks.items() if isinstance(sink, DeltaSink)}
         self._positions |= positions
 
@@ -69,6 +78,12 @@ class SimulatedRefresher:
         for target in [target for target in self.sinks if target.view == view]:
             del self.sinks[target]
             self._positions.pop(target, None)
+
+    def renew(self, target: Target, sink: SimulatedSink) -> None:
+        """It is declared otherwise from now on."""
+        self.sinks[target] = sink
+        if isinstance(sink, DeltaSink):
+            self._tables[target.view] = sink
 
     def swapped(self, target: Target, position: Position) -> None:
         """It shows its twin's rows."""
@@ -195,9 +210,8 @@ class SimulatedRefresher:
         return True
 
     def _answer(self, target: Target, now: Mapping[str, Held], keys: set[str] | None = None) -> dict[str, Values]:
-        return computed(
-            live_name(target.view), {name: self._tables[name].rows_at(held) for name, held in now.items()}, keys
-        )
+        rows = {live_name(name): self._tables[name].rows_at(held) for name, held in now.items()}
+        return computed(live_name(target.view), self.declared[target.view][0], rows, keys)
 
 
 def _upserts(rows: Rows, lsn: int) -> Changes:

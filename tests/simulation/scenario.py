@@ -15,6 +15,7 @@ from jobs.control.records import Kind
 from tests.simulation.applying import ApplyProcess, Control
 from tests.simulation.broker import Broker
 from tests.simulation.capturing import NOT_FROZEN_HERE, CaptureProcess
+from tests.simulation.declaring import EDITABLE, print_of
 from tests.simulation.published import Published
 from tests.simulation.queries import QUERIES, READ
 from tests.simulation.sinks import open_sink
@@ -32,8 +33,9 @@ TAKEN: Final = {"FENCED", "APPLY_TAKEN_OVER", "SLOT_IN_USE"}
 class Scenario:
     """All models and processes of one run."""
 
-    def __init__(self, world: World, steps: int = STEPS) -> None:
+    def __init__(self, world: World, steps: int = STEPS, edited: str | None = None) -> None:
         self.world = world
+        self._edited = edited
         self._steps = steps
         self.source = Source(world)
         self.broker = Broker(world)
@@ -69,6 +71,9 @@ class Scenario:
     def _step(self) -> None:
         world = self.world
         world.now_s += 0.0005
+        if self._edited is not None and self.control.files.kept is not None:
+            self.control.files.edit(self._edited)
+            self._edited = None
         drawn = world.rng.random()
         if drawn < 0.44:
             self._advance("capture", self._new_capture, "capture killed", "capture frozen while another takes over")
@@ -112,6 +117,8 @@ class Scenario:
             self.broker.compact(self.published.boundaries[-1].ends)
         if world.happens("store lost"):
             self.stores.lose(world.rng.choice(self.targets))
+        if world.happens("declaration edited"):
+            self.control.files.edit(world.files.choice(EDITABLE))
 
     def _end_all_apply(self) -> None:
         self._zombies = [zombie for zombie in self._zombies if zombie not in self._applying]
@@ -196,7 +203,11 @@ class Scenario:
         self.source.work_elsewhere()  # apply sees that a store is gone when there is something to write
 
     def _standings(self) -> dict[str, object]:
-        return {f"{t.view}/{t.sink}": open_sink(self.world, self.stores, t).position() for t in self.targets}
+        said = self.control.files.said
+        sinks = {
+            target: open_sink(self.world, self.stores, target, print_of(target.view, said)) for target in self.targets
+        }
+        return {f"{target.view}/{target.sink}": sink.position() for target, sink in sinks.items()}
 
     def _at_rest(self) -> bool:
         """Everything is where the log ends, everywhere."""
@@ -208,9 +219,19 @@ class Scenario:
         if source.slot is None or source.slot.confirmed < source.wal_end or self.control.rebuilds:
             return False
         stores, stay = self.stores.versioned, self.stores.fails
-        lsns = {store.standing.lsn if store.standing else None for at, store in stores.items() if not stay(at)}
+        lsns = {
+            store.standing.lsn if store.standing else None
+            for at, store in stores.items()
+            if not stay(at, store.declared)
+        }
         ledger = self.stores.ledger[-1] if self.stores.ledger else {}
-        lsns |= {row.position.lsn for target, row in ledger.items() if not stay(target)}
+        declared = {target: self.stores.delta[target][row.version].declared for target, row in ledger.items()}
+        lsns |= {row.position.lsn for target, row in ledger.items() if not stay(target, declared[target])}
+        shown = {**declared, **{target: store.declared for target, store in stores.items() if store.standing}}
+        said = self.control.files.said
+        filed = {target: print_of(target.view, said) for target in shown}
+        if any(filed[target] != each and not stay(target, filed[target]) for target, each in shown.items()):
+            return False
         return lsns == {newest.lsn} and not self.world.late and not self._zombies
 
 
@@ -222,17 +243,20 @@ def simulate(seed: int, rates: Mapping[str, float] | None = None) -> World:
     return world
 
 
-def simulate_one_fault(seed: int, kind: str, number: int, steps: int, rebuilt: str | None = None) -> OneFault:
-    """Run one seed with this fault alone, the `number`th time that it could happen, and one view rebuilt."""
+def simulate_one_fault(
+    seed: int, kind: str, number: int, steps: int, rebuilt: str | None = None, edited: str | None = None
+) -> OneFault:
+    """Run one seed with this fault alone, the `number`th time that it could happen, and one view rebuilt or edited."""
     world = OneFault(seed, kind, number)
-    run(world, f"simulate_one_fault({seed}, {kind!r}, {number}, {steps}, {rebuilt!r})", steps, rebuilt)
+    again = f"simulate_one_fault({seed}, {kind!r}, {number}, {steps}, {rebuilt!r}, {edited!r})"
+    run(world, again, steps, rebuilt, edited)
     return world
 
 
-def run(world: World, again: str, steps: int = STEPS, rebuilt: str | None = None) -> None:
+def run(world: World, again: str, steps: int = STEPS, rebuilt: str | None = None, edited: str | None = None) -> None:
     """Run a scenario; a Violation shows the last steps and how to run it again."""
     try:
-        scenario = Scenario(world, steps)
+        scenario = Scenario(world, steps, edited)
         if rebuilt is not None:
             scenario.control.ask(Kind.REBUILD, view=rebuilt)
         scenario.run()

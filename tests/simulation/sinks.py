@@ -16,6 +16,7 @@ from jobs.batch import Target
 from jobs.twins import twin_name
 from sinks.delta.held import Held
 from sinks.protocol import Position
+from tests.simulation.declaring import Print
 from tests.simulation.stores import DeltaVersion, Generation, LedgerRow, Stores, VersionedStore
 from tests.simulation.tables import Values
 from tests.simulation.views import Rows
@@ -37,16 +38,19 @@ class SimulatedSink(Protocol):
 
     def adopt(self, loaded: Any, position: Position) -> Steps: ...
 
+    def supersede(self, former: Any, loaded: Any, position: Position) -> Steps: ...
+
     def clear(self) -> None: ...
 
 
 class DeltaSink:
     """One Delta table, as one process knows it."""
 
-    def __init__(self, world: World, stores: Stores, target: Target) -> None:
+    def __init__(self, world: World, stores: Stores, target: Target, declared: Print) -> None:
         self._world = world
         self._stores = stores
         self._target = target
+        self._declared = declared
         self._generation = 0
         self._turn = 0
         self.version = -1
@@ -55,7 +59,7 @@ class DeltaSink:
         """The newest commit's position, or the ledger's if it names that very version."""
         latest = self._latest()
         self._turn = latest.turn if latest is not None else 0
-        if latest is None or latest.position is None:
+        if latest is None or latest.position is None or latest.declared != self._declared:
             return None
         self.version, self._generation = latest.number, latest.generation
         row = self._stores.ledger[-1].get(self._target) if self._stores.ledger else None
@@ -95,6 +99,16 @@ class DeltaSink:
         yield "files moved"
         yield from self._commit(self._latest(), rows, self._generation, position)
 
+    def supersede(self, former: Any, loaded: Any, position: Position) -> Steps:
+        """The same in a new generation, over what the former declaration's sink knows."""
+        yield "before adoption"
+        former.held()
+        self._turn, generation = former._turn, self._stores.next_generation()
+        rows = loaded.rows_at(loaded.held())
+        yield "files moved"
+        yield from self._commit(self._latest(), rows, generation, position)
+        self._generation = generation
+
     def clear(self) -> None:
         """What killed loads left."""
         self._stores.delta.pop(replace(self._target, view=twin_name(self._target.view)), None)
@@ -125,7 +139,7 @@ class DeltaSink:
             raise TransientError("another writer committed first")
         turn = (base.turn if base else 0) + 1
         number = base.number + 1 if base else 0
-        self._stores.commit_delta(self._target, DeltaVersion(number, rows, generation, position, turn))
+        self._stores.commit_delta(self._target, DeltaVersion(number, rows, generation, position, turn, self._declared))
         if self._world.happens("delta reply lost") and self._world.chance(0.5):
             raise TransientError("the commit's answer was lost")
         self.version, self._turn = number, turn
@@ -139,16 +153,22 @@ class DeltaSink:
 class VersionedSink:
     """Search or cache, as one process knows it."""
 
-    def __init__(self, world: World, stores: Stores, target: Target, is_owner: Callable[[], bool]) -> None:
+    def __init__(
+        self, world: World, stores: Stores, target: Target, declared: Print, is_owner: Callable[[], bool]
+    ) -> None:
         self._world = world
         self._stores = stores
         self._target = target
+        self._declared = declared
         self._is_owner = is_owner
         self._known: tuple[int | None, Position | None] = None, None
         stores.versioned.setdefault(target, VersionedStore())
 
     def position(self) -> Position | None:
         """From the store alone."""
+        if self._store.declared != self._declared:
+            self._known = None, None
+            return None
         self._known = self._store.live, self._store.standing
         return self._store.standing
 
@@ -172,16 +192,20 @@ class VersionedSink:
         yield "generation begun"
         yield from self._put_all(generation, rows)
         yield "generation loaded"
-        if not self._stores.switch(self._target, generation, position):
+        if not self._stores.switch(self._target, generation, position, self._declared):
             raise TransientError("the store was emptied meanwhile")
         self._known = generation, position
         yield "generation switched"
 
     def adopt(self, loaded: Any, position: Position) -> Steps:
         """Switch to the twin's generation."""
-        self._require()
+        yield from self.supersede(self, loaded, position)
+
+    def supersede(self, former: Any, loaded: Any, position: Position) -> Steps:
+        """The same over what the former declaration's sink knows."""
+        former._require()
         yield "before switch"
-        if not self._stores.switch(self._target, loaded.generation, position):
+        if not self._stores.switch(self._target, loaded.generation, position, self._declared):
             raise TransientError("the store was emptied meanwhile")
         self._known = loaded.generation, position
         yield "generation switched"
@@ -261,18 +285,18 @@ class VersionedTwin(VersionedSink):
         yield "nothing to write"
 
 
-def open_twin(world: World, stores: Stores, live: Target, twin: Target) -> DeltaSink | VersionedTwin:
+def open_twin(world: World, stores: Stores, live: Target, twin: Target, declared: Print) -> DeltaSink | VersionedTwin:
     """An empty sink beside a live one."""
     if live.sink == "delta":
         stores.delta.pop(twin, None)
-        return DeltaSink(world, stores, twin)
-    return VersionedTwin(world, stores, live, lambda: True)
+        return DeltaSink(world, stores, twin, declared)
+    return VersionedTwin(world, stores, live, declared, lambda: True)
 
 
 def open_sink(
-    world: World, stores: Stores, target: Target, is_owner: Callable[[], bool] = lambda: True
+    world: World, stores: Stores, target: Target, declared: Print, is_owner: Callable[[], bool] = lambda: True
 ) -> DeltaSink | VersionedSink:
     """The sink of a target, opened anew as by a new process."""
     if target.sink == "delta":
-        return DeltaSink(world, stores, target)
-    return VersionedSink(world, stores, target, is_owner)
+        return DeltaSink(world, stores, target, declared)
+    return VersionedSink(world, stores, target, declared, is_owner)

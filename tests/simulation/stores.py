@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from jobs.batch import Target
 from jobs.twins import is_twin
 from sinks.protocol import Position
+from tests.simulation.declaring import EDITABLE, Print
 from tests.simulation.published import Published
 from tests.simulation.source import Source
 from tests.simulation.tables import Values
@@ -31,6 +32,7 @@ class DeltaVersion:
     generation: int
     position: Position | None
     turn: int
+    declared: Print = (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class VersionedStore:
 
     live: int | None = None
     standing: Position | None = None
+    declared: Print = (0,)
     generations: dict[int, Generation] = field(default_factory=dict)
 
 
@@ -74,7 +77,7 @@ class Stores:
         self.ledger: list[Mapping[Target, LedgerRow]] = []
         self.versioned: dict[Target, VersionedStore] = {}
         self.generations = 0
-        self._expected: dict[tuple[str, int], Rows | None] = {}
+        self._expected: dict[tuple[str, Print, int], Rows | None] = {}
 
     def next_generation(self) -> int:
         """Numbered by the clock: never one that a store's former life had."""
@@ -85,23 +88,33 @@ class Stores:
         """One atomic commit of rows and position."""
         assert version.position is not None
         if not is_twin(target):
-            self.check(target, version.rows, version.position)
+            self.check(target, version.declared, version.rows, version.position)
         self.delta.setdefault(target, []).append(version)
 
     def commit_ledger(self, rows: Mapping[Target, LedgerRow]) -> None:
         """One atomic overwrite."""
+        shown: dict[str, DeltaVersion] = {}
+        for target, row in rows.items():
+            versions = self.delta.get(target, [])
+            require(0 <= row.version < len(versions), "the ledger names a version that is not there", target)
+            shown[target.view] = versions[row.version]
         furthest = max((row.position.lsn for row in rows.values()), default=0)
         gaps = self._published.gaps
         flowing = {
             row.position.lsn
             for target, row in rows.items()
-            if not any(gaps.hold(topic, furthest) for topic in target.topics) and not self.fails(target, furthest)
+            if not any(gaps.hold(topic, furthest) for topic in target.topics)
+            and not self.fails(target, shown[target.view].declared, furthest)
         }
         require(len(flowing) <= 1, "a ledger of several positions")
         for target, row in rows.items():
-            versions = self.delta.get(target, [])
-            require(0 <= row.version < len(versions), "the ledger names a version that is not there", target)
-            self.check(target, versions[row.version].rows, row.position)
+            version = shown[target.view]
+            self.check(target, version.declared, version.rows, row.position)
+            read = [
+                each for name in target.reads if name in EDITABLE and name in shown for each in shown[name].declared
+            ]
+            mixed = read and list(version.declared[1:]) != read
+            require(not mixed, "a query's rows are of another declaration than what it reads", target, shown)
         self.ledger.append(rows)
 
     def put(self, target: Target, generation: int, key: str, lsn: int, row: Values | None) -> bool:
@@ -124,19 +137,20 @@ class Stores:
         if position.lsn >= read.lsn:
             shown = store.generations[generation].shown
             if alone:
-                self.check(target, shown, position)
+                self.check(target, store.declared, shown, position)
             else:
-                self._check_reader(target, shown, position.lsn)
+                self._check_reader(target, store.declared, shown, position.lsn)
             store.standing = position
         return True
 
-    def switch(self, target: Target, generation: int, position: Position) -> bool:
+    def switch(self, target: Target, generation: int, position: Position, declared: Print) -> bool:
         """Show a loaded generation, pointer and position in one step."""
         store = self.versioned[target]
         loaded = store.generations.get(generation)
         if loaded is None or loaded.state != "loading":
             return False
-        self.check(target, loaded.shown, position)
+        self.check(target, declared, loaded.shown, position)
+        store.declared = declared
         if store.live is not None:
             store.generations[store.live].state = "retired"
         loaded.state, store.live, store.standing = "live", generation, position
@@ -151,38 +165,39 @@ class Stores:
         else:
             self.versioned[target] = VersionedStore()
 
-    def check(self, target: Target, rows: Rows, position: Position) -> None:
+    def check(self, target: Target, declared: Print, rows: Rows, position: Position) -> None:
         """The oracle of the sinks: rows that claim a position are the source's rows at that position."""
         self._world.note("stands", target.view, target.sink, position.lsn)
         boundaries = self._published.boundaries
         require(boundaries and position.lsn <= boundaries[-1].lsn, "a view went past the topics", target)
         may_stand = all(self._published.gaps.let_stand(topic, position.lsn) for topic in target.topics)
         require(may_stand, "a view stands where its table is not whole", target, position)
-        due = self._due(target, self._source.first_from(position.lsn))
+        due = self._due(target, declared, self._source.first_from(position.lsn))
         require(rows == due, "a view is not the source at its position", target, position, rows, due)
 
     def check_readers(self) -> None:
         """What somebody sees who reads the live generation now: no row is older than the position that it claims."""
         for target, store in self.versioned.items():
             if store.live is not None and store.standing is not None:
-                self._check_reader(target, store.generations[store.live].shown, store.standing.lsn)
+                shown = store.generations[store.live].shown
+                self._check_reader(target, store.declared, shown, store.standing.lsn)
 
-    def _check_reader(self, target: Target, rows: Rows, claimed: int) -> None:
+    def _check_reader(self, target: Target, declared: Print, rows: Rows, claimed: int) -> None:
         newest = self._source.first_from(self._published.boundaries[-1].lsn)
         numbers = range(self._source.first_from(claimed), newest + 1)
-        states = [state for number in numbers if (state := self._due(target, number)) is not None]
+        states = [state for number in numbers if (state := self._due(target, declared, number)) is not None]
         for key in sorted({key for state in states for key in state} | set(rows)):
             known = [state.get(key) for state in states]
             require(rows.get(key) in known, "a reader saw a row that was at no boundary", target, key)
 
-    def fails(self, target: Target, lsn: int | None = None) -> bool:
+    def fails(self, target: Target, declared: Print, lsn: int | None = None) -> bool:
         """Whether it is of a query that fails there, or where the log ends."""
         number = self._source.first_from(lsn if lsn is not None else self._source.wal_end)
-        return self._due(target, number) is None
+        return self._due(target, declared, number) is None
 
-    def _due(self, target: Target, number: int) -> Rows | None:
+    def _due(self, target: Target, declared: Print, number: int) -> Rows | None:
         """What the view must show of the first so many transactions."""
-        at = target.view, number
+        at = target.view, declared, number
         if at not in self._expected:
-            self._expected[at] = expected_rows(target, self._source.states[number])
+            self._expected[at] = expected_rows(target, declared, self._source.states[number])
         return self._expected[at]

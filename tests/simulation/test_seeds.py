@@ -10,7 +10,7 @@ import pytest
 
 from jobs.refresh.ways import Way
 from tests.simulation.scenario import simulate, simulate_one_fault
-from tests.simulation.world import FAULTS, QUERY_EVENTS, TABLE_EVENTS
+from tests.simulation.world import FAULTS, FILE_EVENTS, QUERY_EVENTS, TABLE_EVENTS
 
 SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
 ONE: Final = os.environ.get("AFTERIMAGE_SEED")
@@ -36,10 +36,14 @@ FATAL: Final = (
 REBUILT: Final = ((37, "known"), (12, "pieces"), (33, "rich"))
 """In these seeds the view is swapped while faults go on."""
 
+EDITED: Final = ((6, "known"), (90, "pieces"), (10, "rich"))
+"""In these the view's file changes after the first batch, and what it says then is shown while faults go on."""
+
 EVENTS: Final = (
     *FAULTS,
     *TABLE_EVENTS,
     *QUERY_EVENTS,
+    *FILE_EVENTS,
     *(f"table {what}" for what in ("is copied", "joined", "given up")),
     "looked at tables again",
     *(f"published {kind}" for kind in ("snapshot", "stream", "idle", "part")),
@@ -53,6 +57,9 @@ EVENTS: Final = (
     *(f"truncate: write {sink}" for sink in ("delta", "search", "cache")),
     *(f"refresh: {how}" for how in ("unchanged", "by keys", "in full")),
     *(f"{what} {way.value}" for what in ("relation:", "follow:") for way in Way),
+    *("change loads", "change fails", "changed view", "changed group"),
+    *(f"changed: {sink} row-wise" for sink in ("delta", "search", "cache")),
+    *(f"changed: {sink} query" for sink in ("delta", "search", "cache")),
     *("rebuild loads", "rebuild loaded", *(f"swapped: {sink} row-wise" for sink in ("delta", "search", "cache"))),
     *(f"swapped: {sink} query" for sink in ("delta", "search", "cache")),
     *("caught up: write", "query fails", "query waits", "query left alone"),
@@ -91,6 +98,18 @@ def test_every_single_place_of_a_fault_in_a_rebuild_is_survived(kind: str, seed:
 
     for number in range(1, world.chances + 1):
         simulate_one_fault(seed, kind, number, SHORT, view)
+
+
+@pytest.mark.parametrize(
+    "kind", ["apply killed", "delta reply lost", "delta conflict", "store request late", "store lost"]
+)
+@pytest.mark.parametrize(("seed", "view"), EDITED)
+def test_every_single_place_of_a_fault_in_a_change_is_survived(kind: str, seed: int, view: str):
+    world = simulate_one_fault(seed, kind, 0, SHORT, edited=view)
+    assert any(count for what, count in world.counts.items() if what.startswith("changed"))
+
+    for number in range(1, world.chances + 1):
+        simulate_one_fault(seed, kind, number, SHORT, edited=view)
 
 
 def test_a_seed_repeats_itself():

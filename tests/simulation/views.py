@@ -13,6 +13,7 @@ from cdc.errors import TransientError
 from jobs.batch import Target
 from jobs.twins import live_name
 from tests.simulation.broker import Broker
+from tests.simulation.declaring import Print
 from tests.simulation.queries import due
 from tests.simulation.source import State
 from tests.simulation.tables import ACCOUNTS, LINES, OIDS, TAGS, TOPICS, Seen, Values
@@ -30,22 +31,23 @@ TARGETS: Final = (
 )
 
 
-def projected(view: str, row: Values) -> Values | None:
+def projected(view: str, declared: Print, row: Values) -> Values | None:
     """The view's row of a table's row; None when the filter refuses it. A twin is as its view."""
-    view = live_name(view)
+    view, (variant, *_) = live_name(view), declared
     if view == "known":
         identity, name, note, extra = row
-        return (identity, f"{name}!", extra) if isinstance(name, str) and name < "n" and note is not None else None
+        shown = (identity, f"{name}{'?' if variant else '!'}", extra)
+        return shown if isinstance(name, str) and (name < "n" or variant) and note is not None else None
     if view == "stock":
-        return row[:3] if isinstance(row[2], int) and row[2] > 2 else None
+        return row[:3] if isinstance(row[2], int) and row[2] > 2 - variant else None
     return row
 
 
-def expected_rows(target: Target, state: State) -> dict[str, Values] | None:
+def expected_rows(target: Target, declared: Print, state: State) -> dict[str, Values] | None:
     """What the view must show of this state of the source; None where it is a query that fails."""
     if target.is_derived:
-        return due(target.view, state)
-    shown = ((key, projected(target.view, row)) for key, row in state[OIDS[target.topic]].items())
+        return due(target.view, declared, state)
+    shown = ((key, projected(target.view, declared, row)) for key, row in state[OIDS[target.topic]].items())
     return {key: row for key, row in shown if row is not None}
 
 
@@ -76,7 +78,7 @@ class Range:
         return self.floor <= record.lsn < self.ceiling
 
 
-def read_changes(broker: Broker, target: Target, wanted: Range) -> ViewChanges:
+def read_changes(broker: Broker, target: Target, declared: Print, wanted: Range) -> ViewChanges:
     """The last change per key of whole, committed transactions."""
     last: dict[str, Seen] = {}
     truncated = False
@@ -88,7 +90,7 @@ def read_changes(broker: Broker, target: Target, wanted: Range) -> ViewChanges:
         )
         truncated |= truncate is not None
         last |= newest
-    changes = {key: (record.lsn, _row(target.view, record)) for key, record in last.items()}
+    changes = {key: (record.lsn, _row(target.view, declared, record)) for key, record in last.items()}
     return ViewChanges(changes, truncated)
 
 
@@ -106,5 +108,5 @@ def _last_per_key(records: list[Seen], wanted: Range) -> tuple[dict[str, Seen], 
     return newest, truncate
 
 
-def _row(view: str, record: Seen) -> Values | None:
-    return projected(view, record.after) if record.after is not None else None
+def _row(view: str, declared: Print, record: Seen) -> Values | None:
+    return projected(view, declared, record.after) if record.after is not None else None

@@ -62,6 +62,10 @@ TABLE_EVENTS: Final = {
 QUERY_EVENTS: Final = {"old version is gone": 0.1}
 
 
+# Drawn apart as well.
+FILE_EVENTS: Final = {"declaration edited": 0.15}
+
+
 Steps = Generator[str, None, Any]
 """A process, one step at a time; each is named."""
 
@@ -98,6 +102,8 @@ class World:
         self.apart = Random(seed + 2_000_000)
         self.has_queries = self.apart.random() < 0.4
         self.rates |= {kind: rate * self.apart.choice((0, 1, 4)) for kind, rate in QUERY_EVENTS.items()}
+        self.files = Random(seed + 3_000_000)
+        self.rates |= {kind: rate * self.files.choice((0, 1, 4)) for kind, rate in FILE_EVENTS.items()}
         self.trace: deque[tuple[object, ...]] = deque(maxlen=TRACE_LENGTH)
         self.late: list[Callable[[], object]] = []
 
@@ -108,12 +114,19 @@ class World:
 
     def happens(self, kind: str) -> bool:
         """Whether this fault comes now; one that comes is counted."""
-        rng = self.side if kind in TABLE_EVENTS else self.apart if kind in QUERY_EVENTS else self.rng
+        rng = self._drawn_by(kind)
         if self.healed or rng.random() >= self.rates[kind]:
             return False
         self.counts[kind] += 1
         self.note("FAULT", kind)
         return True
+
+    def _drawn_by(self, kind: str) -> Random:
+        if kind in TABLE_EVENTS:
+            return self.side
+        if kind in FILE_EVENTS:
+            return self.files
+        return self.apart if kind in QUERY_EVENTS else self.rng
 
     def saw(self, *what: str) -> None:
         """Count something that a run should meet now and then, and that is no fault."""

@@ -21,7 +21,7 @@ from subprocess import TimeoutExpired
 from typing import Any, Final
 
 from cdc.cli.proving import sinks_of
-from cdc.cli.views import named_views
+from cdc.cli.views import live_named_views
 from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.prove import ControlHolder, prove
@@ -242,7 +242,7 @@ def prove_all(pipeline: Pipeline, figures: Figures) -> None:
     """All views in all sinks, while changes go on."""
     settings = pipeline.settings
     try:
-        proofs = prove(settings, named_views(settings, []), sinks_of(settings), ControlHolder(settings))
+        proofs = prove(settings, live_named_views(settings, []), sinks_of(settings), ControlHolder(settings))
     except CdcError as error:
         figures.wrong.append({"problem": error.message, "code": error.code})
         return

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from cdc.cli.proving import sinks_of
-from cdc.cli.views import named_views
+from cdc.cli.views import live_named_views
 from cdc.settings import Settings
 from cdc.stack import daemon
 from cdc.stack.kafka import Kafka
@@ -164,7 +164,7 @@ def prove_once(settings: Settings, figures: Figures, *, in_chunks: bool) -> floa
     pace = settings.prove.model_copy(update={"chunk_rows": CHUNK_ROWS} if in_chunks else {})
     settings = settings.model_copy(update={"prove": pace})
     holder, began_s = TimedHolder(ControlHolder(settings)), time.monotonic()
-    proofs = prove(settings, named_views(settings, []), sinks_of(settings), holder)
+    proofs = prove(settings, live_named_views(settings, []), sinks_of(settings), holder)
     seconds = time.monotonic() - began_s
     way = "in_chunks" if in_chunks else "in_one_piece"
     figures.seconds[way].append(seconds)

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from cdc.errors import ProtocolError
-from jobs.control.records import Answer, ControlRecord, Kind, Proved, Request, State, Withdrawn, decode, encode
+from jobs.control.kept import Declared, Proved, Rebuilding, Stopped, Unshown
+from jobs.control.records import Answer, ControlRecord, Kind, Request, State, Withdrawn, decode, encode
 
 REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B374D848, view="orders_é")
 
@@ -22,6 +23,10 @@ REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B
         Answer("a1", State.DONE, 5, lsn=1, mended={"delta": (1, 2, 0)}),
         Proved("a view é", "cache", 5, 0x16B374D848, True, 10, 0, 1.5),
         Proved("v", "delta", 5, 1, False, 0, 0, 0.0, "gone"),
+        Stopped("v", 5, "VIEW_FAILED", "it fails", "mend it"),
+        Unshown("v", 5, "VIEW_FAILED", "it fails", "mend it"),
+        Rebuilding("v", 5, "loading", 0.5, None),
+        Declared("v", "-- key: id\nSELECT id, 'é' AS e FROM orders\n"),
         Withdrawn("a1"),
     ],
 )

@@ -145,6 +145,16 @@ class TestRebuilds:
         assert machine.send(None) == Ask(30)
         assert machine.send(asked(30, r1=Rebuild("orders"))) == Ask(30)
 
+    def test_what_has_failed_is_loaded_again_once_it_is_wanted_again(self):
+        machine = self.machine()
+        load = machine.send(asked(20, r1=Rebuild("orders")))
+        machine.send(None)
+        machine.send(None)
+
+        assert machine.send(asked(20, r1=Rebuild("orders"))) == Ask(20)
+        assert machine.send(asked(20)) == Ask(20)
+        assert machine.send(asked(20, r1=Rebuild("orders"))) == load
+
     def test_it_is_not_loaded_short_of_the_boundary(self):
         machine = self.machine()
         machine.send(asked(30, RunTo(25), r1=Rebuild("orders")))
@@ -216,6 +226,30 @@ class TestRebuilds:
 
         assert load == Load("r1", "orders", boundary(20))
         assert machine.send(asked(20, r2=Rebuild("orders"))) == Load("r2", "orders", boundary(20))
+
+    def test_another_declaration_has_other_targets_and_what_has_no_twin_waits_for_the_next_session(self):
+        machine = self.machine(self.LOG)
+        becomes = (MIRROR, Target("orders", "cache", TOPIC), Target("orders", "kafka", TOPIC))
+        twins = twins_of(becomes, "orders")
+        wanted = Rebuild("orders", {twin: at(20) for twin in twins.values()}, becomes=becomes)
+
+        run = machine.send(asked(40, r1=wanted))
+        swap = machine.send(frozenset())
+        record = machine.send(None)
+
+        assert isinstance(run, Run)
+        assert {task.target for task in run.tasks} == {MIRROR, INDEX, self.LOG, *twins.values()}
+        assert swap == Swap(twins, dict.fromkeys(twins, at(40)))
+        assert record == Record(dict.fromkeys(twins, at(40)), {"r1": "orders"})
+
+    @pytest.mark.parametrize("failing", ["live", "twin"])
+    def test_another_declaration_is_shown_though_the_former_one_fails(self, failing: str):
+        machine = self.machine()
+        wanted = loaded("orders", 20, MIRROR, INDEX)
+        machine.send(asked(40, r1=replace(wanted, becomes=(MIRROR, INDEX))))
+        swap = machine.send(frozenset({INDEX if failing == "live" else self.TWINS[INDEX]}))
+
+        assert isinstance(swap, Swap) == (failing == "live")
 
     def test_where_the_live_rows_are_damaged_they_are_replaced_in_place(self):
         machine = self.machine()
