@@ -85,7 +85,8 @@ def write_run(name: str, run: dict[str, Any], counted: Collection[str]) -> None:
     """One run as the result; with ADD=1 one more of those that are there, and what is counted over all of them."""
     path = RESULTS / f"{name}.json"
     # A run writes again and again: what was there before it began is kept.
-    earlier = _earlier.setdefault(name, json.loads(path.read_text())["runs"] if "ADD" in os.environ else [])
+    is_added = "ADD" in os.environ and path.exists()
+    earlier = _earlier.setdefault(name, json.loads(path.read_text())["runs"] if is_added else [])
     runs = [*earlier, run]
     write_result(name, {what: _sum([each[what] for each in runs if what in each]) for what in counted} | {"runs": runs})
 
