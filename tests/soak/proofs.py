@@ -53,6 +53,7 @@ QUERIES = {
 CHUNK_ROWS = 2_500
 IN_CHUNKS_EVERY = 8
 CATCH_UP_S = 900
+LOG_SHOWN = 5_000
 COUNTED = ("proofs", "false_alarms", "planted", "missed", "named_besides", "not_mended", "by_kind", "by_place", "wrong")
 
 
@@ -154,7 +155,12 @@ def running(views: Mapping[str, str] | None = None, **options: Any) -> Iterator[
                 fill(pipeline.admin)
                 pipeline.start()
                 pipeline.catch_up(CATCH_UP_S)
-                yield pipeline
+                try:
+                    yield pipeline
+                except BaseException:
+                    # Its log goes with the folder.
+                    say(pipeline.apply.text()[-LOG_SHOWN:])
+                    raise
         finally:
             sweep(folder)
 
