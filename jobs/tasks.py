@@ -22,6 +22,7 @@ from jobs.changes import Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.every_change import read_every_change
 from jobs.failures import translated
+from jobs.parts import side_by_side
 from jobs.refresh.refresher import Refresher
 from jobs.refresh.relations import Moved
 from jobs.twins import is_twin
@@ -130,8 +131,9 @@ class TaskRunner:
         lacking = self._lacking.withhold(target, refused, changes.touched, replaced=replaced)
         position = replace(task.position, unfit=lacking)
         sink = self._pipeline.sinks[target]
-        is_table = target.sink == TABLE and target.view in self._refresher.relations
-        relation = sink if isinstance(sink, DeltaSink) and is_table else None
+        is_table = target.sink == TABLE
+        is_read = is_table and target.view in self._refresher.relations
+        relation = sink if isinstance(sink, DeltaSink) and is_read else None
         with translated(f"view {target.view} into {target.sink}"):
             if changes.empty and not replaced:
                 sink.advance(position)
@@ -140,7 +142,8 @@ class TaskRunner:
                 every = target.sink == HISTORY
                 rows = changes.frame if every else view_changes(deleted(changes.frame, refused), spec)
                 if replaced:
-                    written = sink.replace(rows if every else rows.where(F.col(OP) == UPSERT), position)
+                    content = rows if every else rows.where(F.col(OP) == UPSERT)
+                    written = sink.replace(side_by_side(content, spec.key) if is_table else content, position)
                 else:
                     before = relation.held() if relation is not None else None
                     written = sink.write(rows, position)

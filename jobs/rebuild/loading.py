@@ -25,6 +25,7 @@ from jobs.bulk.read import read_rows
 from jobs.changes import read_changes, records_max
 from jobs.failures import translated
 from jobs.native_rows import Unusual
+from jobs.parts import session_for, side_by_side
 from jobs.pipeline import Pipeline, lowest_first
 from jobs.rebuild.from_topics import TopicRelations
 from jobs.rebuild.twin_specs import twin_of
@@ -136,7 +137,8 @@ class Loader:
             unfit = lacking((), frozenset(), refused)
             positions = {twin: replace(task.position, unfit=unfit) for twin, task in tasks.items()}
             for twin, sink in sinks.items():
-                self._replaced(twin, sink.replace(rows, positions[twin]))
+                content = side_by_side(rows, self._spec.key) if twin.sink == TABLE else rows
+                self._replaced(twin, sink.replace(content, positions[twin]))
         finally:
             changes.release()
         return positions
@@ -171,7 +173,8 @@ class Loader:
         below = next(iter(sinks)).below
         ranges = self._ranges([Target(spec.name, TABLE, topic) for topic in below])
         by_topic = {target.topic: task for target, task in ranges.items()}
-        relations = TopicRelations(self._spark, self._settings, self._pipeline, by_topic, self._wanted.watch)
+        spark = session_for(self._spark, sum(records_max(task.start, task.end) for task in ranges.values()))
+        relations = TopicRelations(spark, self._settings, self._pipeline, by_topic, self._wanted.watch)
         at = Position(boundary.lsn, boundary.source_ts_us, {})
         positions: dict[Target, Position] = {}
         table: DeltaSink | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.parts import session_for
 from jobs.plan.nodes import Attribute, Scan
 from jobs.plan.view import ViewPlan
 from jobs.refresh.fetched import FetchedScans
@@ -50,7 +51,14 @@ class Evaluation:
 
     def all_rows(self) -> DataFrame:
         """The whole answer."""
-        return self._shown(self._answer(plan_refresh(self._plan, self._tables, self._now).full))
+        sql = plan_refresh(self._plan, self._tables, self._now).full
+        spark = session_for(self._spark, sum(self._relations.count(name, held) for name, held in self._now.items()))
+        if spark is self._spark:
+            return self._shown(self._answer(sql))
+        for name, held in self._now.items():
+            rows = self._relations.rows_for(spark, name, held)
+            rows.createOrReplaceTempView(self._tables.name(name, State.NOW))
+        return self._shown(spark.sql(sql))
 
     def planned(self, changed: Mapping[str, DataFrame], known: Mapping[str, Held]) -> Refresh:
         """What is run, given the images of the relations that changed, and the former states."""

@@ -142,6 +142,14 @@ class ReadRelations:
             self._rows[name, held.version] = found
         return found
 
+    def rows_for(self, spark: SparkSession, name: str, held: Held) -> DataFrame:
+        """The same in another session."""
+        return rows_at(spark, self._relations[name].sink.path, held)
+
+    def count(self, name: str, held: Held) -> int:
+        """How many they were."""
+        return self._relations[name].sink.size(held.version).rows
+
     def frame(self, name: str, rows: pa.Table) -> DataFrame:
         """Rows of some of the relation's columns, for Spark."""
         types = self._relations[name].types
@@ -178,7 +186,7 @@ class ReadRelations:
         moved = self._moved.get(name)
         if moved is None or moved.changes is None:
             return 0, 0.0
-        return moved.count, moved.count / max(1, self._relations[name].sink.size(moved.before.version).rows)
+        return moved.count, moved.count / max(1, self.count(name, moved.before))
 
     def is_of_batch(self, name: str, since: Held) -> bool:
         """Whether nothing but this batch has changed its rows: no repair, no rebuild, no batch that was cut off."""

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from jobs.parts import session_for
 from jobs.refresh.images import struct_type
 from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
 from jobs.refresh.relations import rows_at
@@ -35,7 +36,7 @@ class Stored:
 
     def rows(self) -> DataFrame:
         """All of them."""
-        return rows_at(self.spark, self.sink.path, self.held)
+        return rows_at(session_for(self.spark, self.count()), self.sink.path, self.held)
 
     def meeting(self, rows: DataFrame, same: Mapping[str, str]) -> DataFrame:
         """Those that have the values of some of these rows, NULL being one, in the columns that are paired."""

@@ -75,19 +75,10 @@ def overwrite(
     rows: DataFrame, commit: Commit, key: tuple[str, ...], properties: Mapping[str, str] = PROPERTIES
 ) -> None:
     """Make the rows the table, schema and all; without a key in the order in which they come."""
-    ordered = _by_ranges(rows, list(map(quoted, key))) if key else rows
+    # Sorted files have narrow key ranges, so later batches find theirs by minimum and maximum.
+    ordered = rows.sortWithinPartitions(*map(quoted, key)) if key else rows
     options = {**properties, **commit.options, "overwriteSchema": "true", "maxRecordsPerFile": str(ROWS_PER_FILE_MAX)}
     ordered.write.format("delta").mode("overwrite").options(**options).save(commit.path)
-
-
-def _by_ranges(rows: DataFrame, key: list[str]) -> DataFrame:
-    """Sorted files have narrow key ranges, so later batches find theirs by minimum and maximum.
-
-    Rows in many parts are dealt out anew: of files that are sorted by themselves, each part would have one for any key.
-    """
-    usual = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    count = rows.rdd.getNumPartitions()
-    return (rows.repartitionByRange(count, *key) if count > usual else rows).sortWithinPartitions(*key)
 
 
 def replace_keys(rows: DataFrame, commit: Commit, batch: Batch) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import jobs.parts
 from cdc.settings import Delta
 from jobs.changes import greatest
-from jobs.parts import dealt, parts
+from jobs.parts import dealt, parts, session_for, side_by_side
 from sinks.delta import DeltaSink
 from sinks.protocol import UPSERT
 from tests.support.sinks import View, at
@@ -51,8 +51,17 @@ def test_the_newest_of_each_key_are_the_same_in_however_many_parts(spark: SparkS
 def test_files_of_a_large_load_lie_side_by_side(spark: SparkSession, tmp_path: Path, pipeline_name: str):
     sink = DeltaSink(Delta(path=str(tmp_path)), pipeline_name, VIEW.spec)
     rows = VIEW.frame(spark, [(UPSERT, 1, (key, -key)) for key in range(ROWS)])
-    sink.replace(dealt(rows, ROWS, ("id",)), at(1))
+    sink.replace(side_by_side(dealt(rows, ROWS, ("id",)), ("id",)), at(1))
     files = pa.table(DeltaTable(sink.path).get_add_actions(flatten=True)).sort_by("min.id").to_pylist()
     assert len(files) == 8
     assert all(one["max.id"] < other["min.id"] for one, other in itertools.pairwise(files))
     assert sum(file["num_records"] for file in files) == ROWS
+
+
+def test_a_session_for_many_rows_is_another_one(spark: SparkSession):
+    usual = spark.conf.get(jobs.parts.PARTS)
+    assert session_for(spark, 1_000) is spark
+    wide = session_for(spark, ROWS)
+    assert wide.range(10_000).groupBy(F.col("id") % 100).count().rdd.getNumPartitions() == 8
+    assert wide.conf.get("spark.sql.ansi.enabled") == "true"
+    assert spark.conf.get(jobs.parts.PARTS) == usual
