@@ -143,7 +143,9 @@ class Ours(Side):
 
     def hold(self) -> None:
         self.ask("hold")
-        heard = self.hear()
+        # What the JVM has to say of its own accord stands in brackets.
+        while (heard := self.hear()).startswith("["):
+            pass
         assert heard == "held", f"{heard}\n{self._end()}"
 
     def _argv(self) -> list[str]:
