@@ -137,7 +137,7 @@ class Loader:
             unfit = lacking((), frozenset(), refused)
             positions = {twin: replace(task.position, unfit=unfit) for twin, task in tasks.items()}
             for twin, sink in sinks.items():
-                content = side_by_side(rows, self._spec.key) if twin.sink == TABLE else rows
+                content = side_by_side(rows, spec.key) if twin.sink == TABLE else rows
                 self._replaced(twin, sink.replace(content, positions[twin]))
         finally:
             changes.release()

@@ -35,7 +35,7 @@ def asked(lsn: int | None, step: Step | None = None, **rebuild: Rebuild) -> Aske
     return Asked(boundary(lsn) if lsn is not None else None, step or Running(), rebuild)
 
 
-def loaded(view: str, lsn: int, *targets: Target, **more: bool) -> Rebuild:
+def loaded(view: str, lsn: int, *targets: Target, **more: Any) -> Rebuild:
     """A rebuild whose twins stand there."""
     return Rebuild(view, {twin: at(lsn) for twin in twins_of(targets, view).values()}, **more)
 
