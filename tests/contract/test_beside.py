@@ -60,6 +60,29 @@ def test_any_text_is_shown(store: Store, sink: SwappedSink):
     assert names(sink) == {1: odd, 2: odd}
 
 
+OTHERWISE = View({"id": "bigint", "total": "bigint", "name": "string"}, name=ORDERS.name, fingerprint="second")
+
+
+def test_rows_of_another_declaration_are_shown_in_the_place_of_the_former_ones(store: Store, sink: SwappedSink):
+    """Its columns are others; the sink of the former declaration goes on until then, and no longer."""
+    coming = store.sink(OTHERWISE)
+    assert isinstance(coming, SwappedSink)
+    assert coming.position() is None
+    beside = coming.beside()
+    beside.replace(OTHERWISE.frame(store.spark, [(UPSERT, 10, (7, 70, "new"))]), at(100))
+    sink.write(ORDERS.frame(store.spark, [(UPSERT, 150, (9, "former"))]), at(200))
+    beside.write(OTHERWISE.frame(store.spark, [(UPSERT, 150, (8, 80, "newer"))]), at(200))
+    assert 9 in {row[0] for row in sink.rows()}
+    coming.supersede(sink, beside, at(200))
+    assert {tuple(row) for row in coming.rows()} == {(7, 70, "new"), (8, 80, "newer")}
+    assert store.sink(OTHERWISE).position() == at(200)
+    assert store.sink(ORDERS).position() is None
+    with pytest.raises(TransientError):
+        sink.write(ORDERS.frame(store.spark, [(UPSERT, 250, (9, "too late"))]), at(300))
+    coming.write(OTHERWISE.frame(store.spark, [(DELETE, 250, (7,))]), at(300))
+    assert {tuple(row) for row in coming.rows()} == {(8, 80, "newer")}
+
+
 def test_what_is_loaded_beside_goes_along_unseen_and_is_shown_at_once(store: Store, sink: SwappedSink):
     beside = loaded(store, sink)
     for each, change in ((sink, (UPSERT, 150, (2, "live"))), (beside, (UPSERT, 150, (4, "beside")))):

@@ -66,6 +66,13 @@ class LedgeredSink:
         self._sink.adopt(loaded, position)
         self._recorded(Written(), position)
 
+    def supersede(self, former: Sink | None, loaded: Sink, position: Position) -> None:
+        if isinstance(former, LedgeredSink):
+            # One process writes one ledger.
+            self._ledger, former = former._ledger, former._sink
+        self._sink.supersede(former, loaded, position)
+        self._recorded(Written(), position)
+
     def clear(self) -> None:
         self._sink.clear()
 
