@@ -12,7 +12,8 @@ from typing import Final
 from sqlglot import exp
 
 from cdc.errors import ConfigError
-from jobs.declare.aggregates import aggregate, aggregates, average, is_average, require_identical
+from jobs.declare.aggregates import aggregate, average, is_average, require_identical
+from jobs.declare.calls import aggregates
 from jobs.declare.literals import settle
 from jobs.declare.quotients import quotient
 from jobs.declare.rows import Rows, as_expr

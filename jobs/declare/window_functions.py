@@ -12,7 +12,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.declare.aggregates import aggregate, is_aggregate, written
+from jobs.declare.aggregates import aggregate
+from jobs.declare.calls import is_aggregate, written
 from jobs.declare.conditionals import unified
 from jobs.declare.literals import settle
 from jobs.declare.rows import Rows

@@ -12,7 +12,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from jobs.declare.aggregates import average, is_average, require_identical, written
+from jobs.declare.aggregates import average, is_average, require_identical
+from jobs.declare.calls import written
 from jobs.declare.frames import Frame, frame_of
 from jobs.declare.literals import settle
 from jobs.declare.ordering import direction, require_sure_order
