@@ -24,22 +24,21 @@ from cdc.settings import Settings
 from jobs.batch import Target, Task, hides_rows, is_stopped
 from jobs.control import ControlServer, Kind, RunTo, State
 from jobs.control import Run as Running
-from jobs.control.declared import DeclaredViews
-from jobs.control.stopped import StoppedViews
 from jobs.dead_letters import DeadLetters
 from jobs.dropping import Dropper
-from jobs.ledger import Ledger, LedgerRow
+from jobs.ledger import Ledger
 from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
 from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.proving import ProofThread
 from jobs.rebuild.rebuilds import Rebuilds
-from jobs.recording import About, folders, located, recorded, tidied
+from jobs.recording import located, tidied
 from jobs.refresh.refresher import Refresher
 from jobs.tasks import TaskRunner
 from jobs.unfit import LackingRows
-from jobs.view_files import changed_views, undeclared
+from jobs.view_files import changed_views
 from jobs.vigil import Vigil
+from jobs.vouching import Vouching
 from sinks.protocol import Position, Sink
 
 _log = get(__name__)
@@ -86,11 +85,9 @@ class ApplyRun:
         self._lacking = LackingRows(self._dead_letters, settings.apply.dead_letters_max, tolerated=tolerated)
         self._refresher: Refresher | None = None
         self._pipeline: Pipeline | None = None
-        self._undeclared: dict[str, LedgerRow] = {}
         self._dropper = Dropper(settings, self._ledger, control)
         self._vigil = Vigil(settings, self._ledger)
-        self._standing = StoppedViews(settings)
-        self._declared = DeclaredViews(settings)
+        self._vouching = Vouching(settings, control, self._ledger, self._lacking)
         self._schemas = 0
         self._rebuilds = Rebuilds(settings, spark, control, self._dead_letters, self._lacking)
         self._batch_s = 0.0
@@ -140,6 +137,7 @@ class ApplyRun:
         pipeline = load_pipeline(self._settings, told, as_filed=self._rebuilds.in_place)
         self._refresher, self._pipeline = Refresher(self._spark, pipeline), pipeline
         self._rebuilds.begin(self._refresher, pipeline)
+        self._vouching.begin(self._refresher, pipeline)
         settled, self._settled = self._settled, False
         machine = apply_machine(settled=settled)
         answer: Any = None
@@ -163,7 +161,7 @@ class ApplyRun:
             case Swap():
                 self._batch_s = time.monotonic()
                 self._pipeline = self._rebuilds.swap(effect)
-                return None
+                return self._vouching.begin(self._queries, self._pipeline)
             case Record():
                 return self._record(effect.positions, effect.rebuilt)
 
@@ -187,7 +185,7 @@ class ApplyRun:
         found = located(sinks, own, ledger)
         self._lacking.locate(found)
         self._queries.locate(found, ledger)
-        self._undeclared = undeclared(folders(sinks.values()), ledger)
+        self._vouching.located(ledger)
         for name, lines in changed_views({**self._loaded.specs, **self._loaded.coming.specs}, ledger):
             _log.info("view changed", view=name, difference=lines)
         for target, position in found.items():
@@ -199,7 +197,7 @@ class ApplyRun:
         """Wait a little for news, unless there are some already."""
         if self._stop_requested(0):
             raise Finished
-        self._require_ownership()
+        self._control.require_owner()
         self.lsn = lsn or 0
         if self._vigil.sees_other_files():
             raise _Changed
@@ -214,8 +212,7 @@ class ApplyRun:
         if self.proofs is not None:
             self.proofs.attend(self._control, self.mender())
         for view in self._dropper.attend(self._loaded.specs):
-            self._undeclared.pop(view, None)
-            self._declared.forget(view)
+            self._vouching.dropped(view)
         step = self._control.step(lsn or 0)
         rebuild = self._rebuilds.wanted(self._control.requests(), boundary)
         idle = not rebuild and not isinstance(step, Running)
@@ -269,42 +266,15 @@ class ApplyRun:
 
     def _record(self, positions: Mapping[Target, Position], rebuilt: Mapping[str, str]) -> None:
         self._control.confirm_owner()
-        if any(target.is_derived for target in self._loaded.sinks):
-            self._standing.tell(self._control, self._queries.failing.troubles)
-        marked = self._lacking.marked
-        positions = {at: self._queries.marked(at, marked(at, position)) for at, position in positions.items()}
-        self._vouch(positions)
-        lsn = max((position.lsn for position in positions.values()), default=0)
-        metrics.BATCH_SECONDS.observe(time.monotonic() - self._batch_s)
-        for target, position in positions.items():
-            metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
-            metrics.VIEW_UNFIT_ROWS.labels(target.view, target.sink).set(len(position.unfit))
-        _log.info("batch done", lsn=format_lsn(lsn), seconds=round(time.monotonic() - self._batch_s, 3))
-        self._declared.tell(self._control, self._loaded.texts)
+        lsn, seconds = self._vouching.record(positions), time.monotonic() - self._batch_s
+        metrics.BATCH_SECONDS.observe(seconds)
+        _log.info("batch done", lsn=format_lsn(lsn), seconds=round(seconds, 3))
         self._rebuilds.recorded(rebuilt, lsn)
         if tidied(self._loaded.sinks.values()):
             self._control.confirm_owner()
-            self._vouch(positions)
+            self._vouching.vouch(positions)
         if self._rebuilds.has_changed:
             raise _Changed
-
-    def _vouch(self, positions: Mapping[Target, Position]) -> None:
-        rows = recorded(self._loaded.sinks, positions, self._about())
-        if rows:
-            known = {row.name for row in rows}
-            self._ledger.write([*rows, *(row for name, row in self._undeclared.items() if name not in known)])
-
-    def _about(self) -> dict[str, About]:
-        refreshed = self._queries.refreshed
-        return {name: About(refreshed.get(name, ""), spec.postgres_sql) for name, spec in self._loaded.specs.items()}
-
-    def _require_ownership(self) -> None:
-        if not self._control.is_owner():
-            raise TransientError(
-                "this process was out of touch with Kafka and is no longer the one that applies",
-                "it asks to be that again; where another one took over, it waits",
-                code="APPLY_FENCED",
-            )
 
     def _fail_requests(self, error: CdcError) -> None:
         """Who waits for a rebuild hears why it failed, unless it will be tried again."""

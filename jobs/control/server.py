@@ -142,6 +142,15 @@ class ControlServer:
             self._hear(self._consumer.poll(0))
         return self._owns and not self._lost
 
+    def require_owner(self) -> None:
+        """Raise once this is not the apply process any more; it may become that again."""
+        if not self.is_owner():
+            raise TransientError(
+                "this process was out of touch with Kafka and is no longer the one that applies",
+                "it asks to be that again; where another one took over, it waits",
+                code="APPLY_FENCED",
+            )
+
     def confirm_owner(self) -> None:
         """Ask the broker; OperatorError if this process is a zombie. For the moment before a commit."""
         for _ in range(CONFIRM_ATTEMPTS):
