@@ -88,10 +88,8 @@ class ApplyRun:
         self._dropper = Dropper(settings, self._ledger, control)
         self._vigil = Vigil(settings, self._ledger)
         self._vouching = Vouching(settings, control, self._ledger, self._lacking)
-        self._schemas = 0
         self._rebuilds = Rebuilds(settings, spark, control, self._dead_letters, self._lacking)
-        self._batch_s = 0.0
-        self._waits = False
+        self._schemas, self._batch_s, self._waits = 0, 0.0, False
         self.proofs: ProofThread | None = None
         self.lsn = 0
         """Where all views stood last."""
@@ -139,8 +137,7 @@ class ApplyRun:
         self._rebuilds.begin(self._refresher, pipeline)
         self._vouching.begin(self._refresher, pipeline)
         settled, self._settled = self._settled, False
-        machine = apply_machine(settled=settled)
-        answer: Any = None
+        machine, answer = apply_machine(settled=settled), None
         while True:
             try:
                 answer = self._carry_out(machine.send(answer))
