@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+LOG: Final = "_delta_log"
+DRAFTS: Final = ".*.tmp"
+"""Commits of processes that were killed before these were in place."""
 Entry = dict[str, Any]
 Sign = tuple[int, int, int]
 
@@ -52,7 +55,7 @@ def live_files(folder: str, version: int) -> dict[str, Entry]:
 
 def make_version(folder: str, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
     """Commit them as this version; FileExistsError where somebody else has made it."""
-    log = Path(folder, "_delta_log")
+    log = Path(folder, LOG)
     draft = log / f".{uuid.uuid4()}.tmp"
     draft.write_text("".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions))
     try:
@@ -78,7 +81,7 @@ def removal(entry: Entry, *, data_change: bool = True) -> Entry:
 
 def spoken_of(folder: str) -> Iterator[Entry]:
     """Every `add` and `remove` of the commits that the log still has one by one: at least of the last hour."""
-    for path in Path(folder, "_delta_log").glob("*.json"):
+    for path in Path(folder, LOG).glob("*.json"):
         if path.stem.isdigit():
             for action in _actions(folder, int(path.stem)):
                 yield from (action[kind] for kind in ("add", "remove") if kind in action)
@@ -109,7 +112,7 @@ def _actions(folder: str, version: int) -> Iterator[Mapping[str, Any]]:
 
 def _from_checkpoint(folder: str, version: int) -> _Log:
     try:
-        last: dict[str, Any] = json.loads(Path(folder, "_delta_log", "_last_checkpoint").read_text())
+        last: dict[str, Any] = json.loads(Path(folder, LOG, "_last_checkpoint").read_text())
     except FileNotFoundError:
         return _Log()
     at = int(last["version"])
@@ -124,7 +127,7 @@ def _checkpointed(folder: str, version: int) -> Iterator[Entry]:
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.read_table(Path(folder, "_delta_log", f"{version:020}.checkpoint.parquet"), columns=["add"])
+        rows = pq.read_table(Path(folder, LOG, f"{version:020}.checkpoint.parquet"), columns=["add"])
     except OSError as error:
         raise Unreadable from error
     for entry in rows.column("add").to_pylist():
@@ -137,7 +140,7 @@ def _checkpointed(folder: str, version: int) -> Iterator[Entry]:
 
 
 def _json(folder: str, version: int) -> Path:
-    return Path(folder, "_delta_log", f"{version:020}.json")
+    return Path(folder, LOG, f"{version:020}.json")
 
 
 def _sign(folder: str, version: int) -> Sign:

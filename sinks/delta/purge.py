@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sinks.delta.entries import live_files, make_version, removal, spoken_of
+from sinks.delta.entries import DRAFTS, LOG, live_files, make_version, removal, spoken_of
 from sinks.delta.files import live_rows, written_file
 from sinks.delta.vectors import PREFIX, dead_rows, file_of
 
@@ -22,7 +22,7 @@ SHARE_MAX: Final = 0.25
 """Of a file's rows; from there on each reader reads too many in vain."""
 BYTES_MAX: Final = 128 << 20
 """At a time: apply waits meanwhile."""
-_PATTERNS: Final = ("*.parquet", f"{PREFIX}*.bin")
+_PATTERNS: Final = ("*.parquet", f"{PREFIX}*.bin", f"{LOG}/{DRAFTS}")
 
 
 def purge(table: DeltaTable, folder: str) -> int:

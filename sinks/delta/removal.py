@@ -9,12 +9,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from cdc.errors import TransientError
 from cdc.settings import Settings
-
-LOG: Final = "_delta_log"
+from sinks.delta.entries import LOG
 
 
 def remove(settings: Settings, view: str) -> bool:
