@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -40,7 +36,6 @@ from sinks.delta.size import measured
 from sinks.delta.upkeep import Upkeep
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT, Position, Written
 from sinks.spec import Kind, ViewSpec
-from tests.support.wait import wait_until
 
 COLUMNS = {"id": "bigint", "name": "string", "price": "decimal(10,2)"}
 Row = tuple[Any, ...]
@@ -378,7 +373,9 @@ def test_tidying_keeps_rows_position_turn_and_former_versions(sink, frame, monke
     assert sink.figures().rows == 14
 
 
-def test_the_table_is_plain(sink):
+def test_the_table_is_plain(frame, tmp_path):
+    sink = DeltaSink(Delta(path=str(tmp_path)), "shop", view())
+    sink.replace(frame((UPSERT, (1, "a", None))), at(1))
     table = DeltaTable(sink.path)
     metadata = table.metadata()
     assert "delta.columnMapping.mode" not in metadata.configuration
@@ -395,55 +392,6 @@ def test_other_tools_read_it_without_options(make, frame, way):
     assert polars.read_delta(sink.path).select("id", "name", "price").rows() == [(1, "c", Decimal("2.50"))]
     assert polars.scan_delta(sink.path).select(polars.len()).collect().item() == 1
     assert DeltaTable(sink.path).count() == 1
-
-
-CHILD = """
-import os
-import sys
-from pathlib import Path
-from cdc.settings import Delta, Settings
-from jobs.session import spark_session
-from tests.integration.test_delta_sink import at, view
-from sinks.delta import DeltaSink
-from sinks.protocol import AT, LSN, OP
-
-folder, data, parent = sys.argv[1:]
-settings = Settings.model_validate({"pipeline": "shop", "source": {"database": "d", "tables": ["a.*"]}, "data": data,
-    "apply": {"master": "local[1]", "spark": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}}})
-spark = spark_session(settings, "child")
-sink = DeltaSink(Delta(path=folder), "shop", view())
-for number in range(1, 1000):
-    if os.getppid() != int(parent):
-        break
-    rows = [(1, f"batch {number}", None, "u", 7, "t@0:1"), (10 + number, "new", None, "u", 7, "t@0:1"),
-            (9 + number, None, None, "d", 7, "t@0:1")]
-    kinds = f"id bigint, name string, price decimal(10,2), {OP} string, {LSN} bigint, {AT} string"
-    frame = spark.createDataFrame(rows, kinds)
-    sink.write(frame, at(100 + number))
-"""
-
-
-def test_a_killed_writer_leaves_whole_batches_and_its_last_one_can_be_repeated(sink, frame, make, tmp_path):
-    """SIGKILL at no chosen moment; whoever comes next finds the batch there or not, never a part of it."""
-    folder = Path(sink.path).parent.parent
-    root = Path(__file__).parents[2]
-    argv = [sys.executable, "-c", CHILD, str(folder), str(tmp_path / "child"), str(os.getpid())]
-    with subprocess.Popen(argv, cwd=root, start_new_session=True, stderr=subprocess.DEVNULL) as child:
-        try:
-            wait_until(lambda: sink.position().lsn >= 102, timeout_s=240, what="the child's second batch")
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
-    position = sink.position()
-    number = position.lsn - 100
-    expected = {0, 1, *range(2, 10)} | {10 + number}
-    assert set(rows(sink)) == expected
-    assert rows(sink)[1][1] == f"batch {number}"
-    version = sink.version()
-    again = frame((UPSERT, (1, f"batch {number}", None)), (UPSERT, (10 + number, "new", None)), (DELETE, (9 + number,)))
-    make().write(again, position)
-    assert sink.version() == version
-    make().write(frame((DELETE, (10 + number,))), at(position.lsn + 1))
-    assert set(rows(sink)) == set(range(10))
 
 
 ORDERS = ViewSpec(
