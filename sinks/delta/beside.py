@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc.settings import Delta
-from sinks.delta.commit import Mark
+from sinks.delta.commit import PROPERTIES, Mark
 from sinks.delta.sink import DeltaSink
 from sinks.delta.staged import KEPT_WHOLE, folder_beside, load_rows
 from sinks.delta.stamp import Stamp
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 class BesideDelta(DeltaSink):
     """A view's rows in a table that no reader sees; its files are moved as they are."""
 
+    table_properties: Mapping[str, str] = {**PROPERTIES, **KEPT_WHOLE}
+
     may_mark = False
 
     def __init__(self, settings: Delta, pipeline: str, spec: ViewSpec) -> None:
         super().__init__(settings, pipeline, replace(spec, name=folder_beside(spec.name)))
         self._at: Position | None = None
-
-    @property
-    def table_properties(self) -> Mapping[str, str]:
-        """Those of a table that is kept whole as well."""
-        return {**super().table_properties, **KEPT_WHOLE}
 
     def position(self) -> Position | None:
         """As this process knows it: no ledger speaks of the table."""

@@ -21,7 +21,6 @@ from sinks.delta.small import write_small
 from sinks.delta.staged import adopt_files, remove_beside
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import Figures, Upkeep, figures
-from sinks.delta.vectors import PROPERTY
 from sinks.protocol import OP, UPSERT, Position, Sink, Written
 from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
@@ -34,6 +33,9 @@ class DeltaSink:
     """A view's table under `<delta.path>/<pipeline>/<folder>`; readers see a commit whole or not at all."""
 
     name = "delta"
+
+    table_properties: Mapping[str, str] = PROPERTIES
+    """Of a table that is made anew: plain, until rows of it are marked."""
 
     may_mark: bool = True
     """Whether rows of the table may be marked as deleted, where the settings want that."""
@@ -55,11 +57,6 @@ class DeltaSink:
     def path(self) -> str:
         """Where readers find the table."""
         return self._path
-
-    @property
-    def table_properties(self) -> Mapping[str, str]:
-        """Of a table that is made anew."""
-        return {**PROPERTIES, PROPERTY: str(self._marks).lower()}
 
     @property
     def storage_options(self) -> Mapping[str, str]:

@@ -261,6 +261,19 @@ def test_a_table_stays_as_others_read_it_where_nobody_asked_for_marks(
     assert DeltaTable(sink.path).to_pyarrow_table().num_rows == 10
 
 
+def test_a_small_table_stays_so_too(
+    spark: SparkSession, tmp_path: Path, pipeline_name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sinks.delta.marked, "TABLE_BYTES_MIN", 1 << 20)
+    sink = DeltaSink(Delta(path=str(tmp_path), deletion_vectors=True), pipeline_name, VIEW.spec)
+    sink.replace(VIEW.frame(spark, [(UPSERT, 1, (key, 0, None)) for key in range(10)]), at(1))
+    sink.write(VIEW.frame(spark, [(UPSERT, 2, (1, 2, None))]), at(2))
+    assert not is_enabled(DeltaTable(sink.path))
+    monkeypatch.setattr(sinks.delta.marked, "TABLE_BYTES_MIN", 0)
+    sink.write(VIEW.frame(spark, [(UPSERT, 3, (1, 3, None))]), at(3))
+    assert is_enabled(DeltaTable(sink.path))
+
+
 def test_a_table_from_before_takes_marks_once_they_are_wanted(spark: SparkSession, tmp_path: Path, pipeline_name: str):
     changes: Callable[..., Any] = lambda lsn, *rows: VIEW.frame(spark, [(UPSERT, lsn, row) for row in rows])  # noqa: E731
     DeltaSink(Delta(path=str(tmp_path)), pipeline_name, VIEW.spec).replace(
