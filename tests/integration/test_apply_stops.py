@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import jobs.apply
+import jobs.vouching
 from cdc.check.fix import fix
 from cdc.postgres import connect
 from cdc.schema_log import read_schemas
@@ -61,7 +62,7 @@ def settings(pg_database: Database, pipeline_name: str, tmp_path: Path, kafka: A
 def applying(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Task]]:
     Planned.tasks = []
     monkeypatch.setattr(jobs.apply, "TaskRunner", Planned)
-    monkeypatch.setattr(jobs.apply, "recorded", lambda *_: [])
+    monkeypatch.setattr(jobs.vouching, "recorded", lambda *_: [])
     monkeypatch.setattr(Vigil, "require_stores", lambda *_: None)
     stop, errors = threading.Event(), list[BaseException]()
 

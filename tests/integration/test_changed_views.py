@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,10 +33,10 @@ CHANGED = {
 }
 
 
-@pytest.fixture(scope="module")
-def shop(postgres: PostgresServer, stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+@pytest.fixture
+def shop(postgres: PostgresServer, stores: Stores, tmp_path: Path) -> Iterator[Pipeline]:
     """A pipeline with views of all kinds, over so many rows that a load takes some batches."""
-    with pipeline_on(postgres, stores, tmp_path_factory.mktemp("changed"), VIEWS) as made:
+    with pipeline_on(postgres, stores, tmp_path, VIEWS) as made:
         fill(made.admin)
         made.admin.execute(
             "INSERT INTO public.orders SELECT g, 'many', g / 8.0, g %% 2 = 0 FROM generate_series(1001, %s) g", [MANY]

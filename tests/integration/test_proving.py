@@ -62,7 +62,7 @@ def settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Settings]:
     monkeypatch.setattr(proving, "captured_tables", lambda _: {})
-    monkeypatch.setattr(proving, "declared", lambda *_: {SPEC.name: SPEC})
+    monkeypatch.setattr(proving, "live_views", lambda *_: {SPEC.name: SPEC})
     monkeypatch.setattr(proving, "make_sink", lambda *_: sink)
     with prepared_source(pg_database, pipeline_name, tmp_path, ddl=TABLE, tables=("public.many",)) as prepared:
         fix(prepared)
