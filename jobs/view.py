@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sinks.arrow_frames import with_columns
+from sinks.delta.literals import quoted
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 from sinks.spec import Kind, ViewSpec
 
@@ -80,8 +81,3 @@ def _top_level(spark_sql: str) -> list[Token]:
         elif depth == 0:
             found.append(token)
     return found
-
-
-def quoted(name: str) -> str:
-    """A column's name in Spark SQL."""
-    return "`" + name.replace("`", "``") + "`"

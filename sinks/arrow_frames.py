@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from sinks.delta.literals import quoted
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -36,11 +38,7 @@ def rows_in(frame: DataFrame) -> pa.Table | None:
 
 def with_columns(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """These columns of a frame, which goes on to know its rows."""
-    found = frame.select(*(_quoted(name) for name in names))
+    found = frame.select(*map(quoted, names))
     if (rows := _rows.get(frame)) is not None:
         _rows[found] = rows.select(list(names))
     return found
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

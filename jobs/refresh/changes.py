@@ -215,22 +215,22 @@ class QueryChanges:
         return self._compared(self._stored.rows(), rows, How.FULL, None, why)
 
     def _found(self, changes: pa.Table, like: StructType, how: How, keys: int | None, why: str | None = None) -> Found:
+        if not changes.num_rows:
+            return Found(None, 0, how, why, keys)
         control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
         if self._spec.hidden:
             control.append(StructField(SHOWN, BooleanType()))
         rows = [StructField(each.name, each.dataType) for each in like.fields]
         schema = StructType([*rows, *control])
-        if not changes.num_rows:
-            return Found(None, 0, how, why, keys)
         frame = frame_of(self._spark, changes, schema)
-        return Found(frame, changes.num_rows, how, why, keys, self._shown_of_few(frame, changes))
+        return Found(frame, changes.num_rows, how, why, keys, self._shown_of_few(frame, changes, schema))
 
-    def _shown_of_few(self, frame: DataFrame, changes: pa.Table) -> DataFrame | None:
+    def _shown_of_few(self, frame: DataFrame, changes: pa.Table, schema: StructType) -> DataFrame | None:
         if not self._spec.hidden:
             return frame
         shown = changes.filter(changes.column(SHOWN)).select([*self._spec.columns, OP, LSN, AT])
-        schema = frame.select(*map(quoted, shown.column_names)).schema
-        return frame_of(self._spark, shown, schema) if shown.num_rows else None
+        fields = StructType([schema[name] for name in shown.column_names])
+        return frame_of(self._spark, shown, fields) if shown.num_rows else None
 
     def _shown(self, changes: DataFrame | None) -> DataFrame | None:
         if changes is None or not self._spec.hidden:

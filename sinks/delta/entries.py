@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from sinks.delta.opened import commit_file, sign_of
+
 LOG: Final = "_delta_log"
 DRAFTS: Final = ".*.tmp"
 """Commits of processes that were killed before these were in place."""
 Entry = dict[str, Any]
-Sign = tuple[int, int, int]
 
 
 class Unreadable(Exception):  # noqa: N818  not an error: others read the log
@@ -32,7 +33,7 @@ class _Log:
     """A table's files at a version; `sign` tells the commit's file from one that was made in its place."""
 
     version: int = -1
-    sign: Sign = (0, 0, 0)
+    sign: tuple[int, ...] = ()
     files: dict[str, Entry] = field(default_factory=dict)
 
 
@@ -44,11 +45,11 @@ def live_files(folder: str, version: int) -> dict[str, Entry]:
     """The files of a version, by path; to be looked at, not changed."""
     with _guard:
         log = _logs.get(folder)
-        if log is None or log.version > version or _sign(folder, log.version) != log.sign:
+        if log is None or log.version > version or sign_of(folder, log.version) != log.sign:
             log = _from_checkpoint(folder, version)
         for number in range(log.version + 1, version + 1):
-            _take(log.files, _actions(folder, number))
-        log.version, log.sign = version, _sign(folder, version)
+            take(log.files, _actions(folder, number))
+        log.version, log.sign = version, sign_of(folder, version)
         _logs[folder] = log
         return log.files
 
@@ -59,9 +60,15 @@ def make_version(folder: str, version: int, actions: Iterable[Mapping[str, Any]]
     draft = log / f".{uuid.uuid4()}.tmp"
     draft.write_text("".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions))
     try:
-        os.link(draft, log / f"{version:020}.json")
+        os.link(draft, commit_file(folder, version))
     finally:
         draft.unlink()
+
+
+def about(operation: str, **more: Any) -> Entry:
+    """What a commit says of itself."""
+    told = {"timestamp": time.time_ns() // 1_000_000, "operation": operation, "operationParameters": {}}
+    return {"commitInfo": told | more}
 
 
 def removal(entry: Entry, *, data_change: bool = True) -> Entry:
@@ -87,7 +94,8 @@ def spoken_of(folder: str) -> Iterator[Entry]:
                 yield from (action[kind] for kind in ("add", "remove") if kind in action)
 
 
-def _take(files: dict[str, Entry], actions: Iterable[Mapping[str, Any]]) -> None:
+def take(files: dict[str, Entry], actions: Iterable[Mapping[str, Any]]) -> None:
+    """What a commit makes of the live files."""
     # A file may be removed with one vector and added with another by the same commit, in any order.
     actions = list(actions)
     for action in actions:
@@ -105,7 +113,7 @@ def actions_of(text: str) -> Iterator[Mapping[str, Any]]:
 
 def _actions(folder: str, version: int) -> Iterator[Mapping[str, Any]]:
     try:
-        return actions_of(_json(folder, version).read_text())
+        return actions_of(commit_file(folder, version).read_text())
     except OSError as error:
         raise Unreadable from error
 
@@ -137,15 +145,3 @@ def _checkpointed(folder: str, version: int) -> Iterator[Entry]:
             if vector is not None:
                 known["deletionVector"] = {name: value for name, value in vector.items() if value is not None}
             yield known | {"partitionValues": {}, "tags": dict(known.get("tags") or {}) or None}
-
-
-def _json(folder: str, version: int) -> Path:
-    return Path(folder, LOG, f"{version:020}.json")
-
-
-def _sign(folder: str, version: int) -> Sign:
-    try:
-        found = _json(folder, version).stat()
-    except OSError:
-        return (0, 0, 0)
-    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sinks.delta.commit import Commit
 from sinks.delta.direct import refusals, taken_turn
-from sinks.delta.entries import Entry, Unreadable, live_files, make_version, removal
+from sinks.delta.entries import Entry, Unreadable, about, live_files, make_version, removal
 from sinks.delta.files import live_rows, read_file, written_file
 from sinks.delta.opened import is_local, newest
 from sinks.delta.vectors import dead_rows, enable, widened, write_vectors
@@ -136,16 +136,7 @@ def _may_hold(entry: Entry, wanted: Any, name: str) -> bool:
 
 def _about(commit: Commit) -> Iterator[Entry]:
     now_ms = time.time_ns() // 1_000_000
-    yield {
-        "commitInfo": {
-            "timestamp": now_ms,
-            "operation": "MERGE",
-            "operationParameters": {},
-            "engineInfo": ENGINE,
-            "isBlindAppend": False,
-            "userMetadata": commit.stamp.to_json(),
-        }
-    }
+    yield about("MERGE", engineInfo=ENGINE, isBlindAppend=False, userMetadata=commit.stamp.to_json())
     yield {"txn": {"appId": commit.app_id, "version": commit.turn, "lastUpdated": now_ms}}
 
 

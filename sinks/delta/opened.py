@@ -97,11 +97,11 @@ def _refreshed(own: _Open, path: str, storage_options: Mapping[str, str]) -> Del
     table = own.table
     if table is not None:
         version = table.version()
-        if _sign(path, version) != own.sign:
+        if sign_of(path, version) != own.sign:
             # It was removed, or made anew.
             own.past.clear()
             table = own.table = None
-        elif _commit(path, version + 1).exists():
+        elif commit_file(path, version + 1).exists():
             own.past.update({(version, what): said for what, said in own.newest.items()})
             _forget_oldest(own.past)
             table.update_incremental()
@@ -115,7 +115,7 @@ def _refreshed(own: _Open, path: str, storage_options: Mapping[str, str]) -> Del
 def _look(own: _Open, path: str, table: DeltaTable) -> None:
     """Nothing is known of this version yet."""
     own.newest.clear()
-    own.sign = _sign(path, table.version())
+    own.sign = sign_of(path, table.version())
     own.table = table if own.sign else None
 
 
@@ -130,13 +130,15 @@ def is_local(path: str) -> bool:
     return "://" not in path
 
 
-def _commit(path: str, version: int) -> Path:
+def commit_file(path: str, version: int) -> Path:
+    """Where a version of a table on a disk of this machine is told of."""
     return Path(path, "_delta_log", f"{version:020}.json")
 
 
-def _sign(path: str, version: int) -> tuple[int, ...]:
+def sign_of(path: str, version: int) -> tuple[int, ...]:
+    """What tells a version's commit from one that was made in its place; nothing where there is none."""
     try:
-        found = _commit(path, version).stat()
+        found = commit_file(path, version).stat()
     except OSError:
         return ()
     return found.st_ino, found.st_mtime_ns, found.st_size

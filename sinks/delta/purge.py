@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sinks.delta.entries import DRAFTS, LOG, live_files, make_version, removal, spoken_of
+from sinks.delta.entries import DRAFTS, LOG, about, live_files, make_version, removal, spoken_of
 from sinks.delta.files import live_rows, written_file
 from sinks.delta.vectors import PREFIX, dead_rows, file_of
 
@@ -28,20 +28,22 @@ _PATTERNS: Final = ("*.parquet", f"{PREFIX}*.bin", f"{LOG}/{DRAFTS}")
 def purge(table: DeltaTable, folder: str) -> int:
     """Write the files with the most dead rows anew; how many."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     files, dead = live_files(folder, table.version()), dead_rows(table)
     schema: pa.Schema = pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # by Arrow's C interface
     actions, size = [], 0
     for path, rows in dead.items():
-        live = live_rows(folder, path, rows, schema)
-        if size + files[path]["size"] > BYTES_MAX or len(rows) < SHARE_MAX * (live.num_rows + len(rows)):
+        # Decided by the footer alone: most marked files stay as they are.
+        count = pq.read_metadata(Path(folder, path)).num_rows
+        if size + files[path]["size"] > BYTES_MAX or len(rows) < SHARE_MAX * count:
             continue
         size += files[path]["size"]
+        live = live_rows(folder, path, rows, schema)
         actions.append(removal(files[path], data_change=False))
         actions.append({"add": written_file(folder, live, data_change=False)})
     if actions:
-        info = {"timestamp": time.time_ns() // 1_000_000, "operation": "OPTIMIZE", "operationParameters": {}}
-        make_version(folder, table.version() + 1, [{"commitInfo": info}, *actions])
+        make_version(folder, table.version() + 1, [about("OPTIMIZE"), *actions])
         table.update_incremental()
     return len(actions) // 2
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cdc.settings import Delta
 from sinks.delta.commit import NTZ_FEATURE, ROWS_PER_FILE_MAX, Mark
 from sinks.delta.direct import refused, taken_turn
-from sinks.delta.entries import actions_of
+from sinks.delta.entries import Entry, actions_of, take
 from sinks.delta.removal import remove_table
 from sinks.standing import new_generation
 
@@ -87,15 +87,11 @@ def _adds(files: Any, folder: str, version: int) -> list[Any]:
     """The files that the table has, with the statistics that its log gives them."""
     from deltalake.transaction import AddAction
 
-    live: dict[str, Mapping[str, Any]] = {}
+    live: dict[str, Entry] = {}
     for number in range(version + 1):
         with files.open_input_file(f"{folder}/_delta_log/{number:020d}.json") as log:
             text = log.read().decode()
-        for action in actions_of(text):
-            if "remove" in action:
-                live.pop(action["remove"]["path"], None)
-            if "add" in action:
-                live[action["add"]["path"]] = action["add"]
+        take(live, actions_of(text))
     return [
         AddAction(path, add["size"], {}, add["modificationTime"], True, add.get("stats") or "{}")
         for path, add in live.items()
