@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from afterimage.rows import Rows, imported
+from afterimage.rows import Rows
 from cdc.errors import ConfigError
 from cdc.lsn import format_lsn, parse_lsn
 from jobs.query.derived import Derived, alone
@@ -98,7 +98,8 @@ class Cut:
 
     def scan(self, name: str) -> pl.LazyFrame:
         """A table as polars reads it, lazily."""
-        polars = imported("polars")
+        import polars as pl
+
         selected = _selected(name, self._moment)
         [found] = selected.tables.values()
         opened = self._open(found)
@@ -106,7 +107,7 @@ class Cut:
         if self._moment.select(found) is not None and not beside:
             frame: pl.LazyFrame = self._rows(selected).polars().lazy()
         else:
-            frame = polars.scan_delta(opened).drop(beside)
+            frame = pl.scan_delta(opened).drop(beside)
         return frame
 
     def _rows(self, resolved: Resolved) -> Rows:

@@ -6,11 +6,8 @@ in Arrow's types (also in pandas: NULL stays NULL and a bigint stays one); `batc
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
-
-from cdc.errors import ConfigError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,8 +16,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from jobs.query.resolved import Resolved
-
-_HINTS: Final = {"pandas": "pip install 'pandas<3'", "polars": "pip install polars"}
 
 
 class Rows:
@@ -52,14 +47,17 @@ class Rows:
 
     def pandas(self) -> pd.DataFrame:
         """All rows, in columns of pandas' Arrow types."""
-        pandas = imported("pandas")
-        frame: pd.DataFrame = self.arrow().to_pandas(types_mapper=pandas.ArrowDtype)
+        import pandas as pd
+
+        frame: pd.DataFrame = self.arrow().to_pandas(types_mapper=pd.ArrowDtype)
         return frame
 
     def polars(self) -> pl.DataFrame:
         """All rows."""
-        polars = imported("polars")
-        frame: pl.DataFrame = polars.from_arrow(self.arrow())
+        import polars as pl
+
+        frame = pl.from_arrow(self.arrow())
+        assert isinstance(frame, pl.DataFrame)
         return frame
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -73,15 +71,6 @@ class Rows:
 
         reader = executed(self._query, self._tables)
         return reader.cast(pa.schema([field.with_type(_plain(field.type)) for field in reader.schema]))
-
-
-def imported(library: str) -> Any:
-    """A library that reading needs only in part."""
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        message = f"{library} is not installed"
-        raise ConfigError(message, f"{_HINTS[library]}, or take .arrow()", code="LIBRARY_MISSING") from error
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

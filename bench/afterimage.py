@@ -25,7 +25,7 @@ from cdc.settings import Kafka, Role, Settings, Source
 
 SIDE = "afterimage"
 PASSWORD = "bench"  # noqa: S105  of servers that listen on the loopback and live for minutes
-_WAIT_S = 240.0
+_WAIT_S = 900.0
 
 
 @dataclass(slots=True)

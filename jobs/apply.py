@@ -208,7 +208,7 @@ class ApplyRun:
         self._control.poll()
         if self.proofs is not None:
             self.proofs.attend(self._control, self.mender())
-        for view in self._dropper.attend(self._loaded.specs):
+        for view in self._dropper.attend({**self._loaded.specs, **self._loaded.coming.specs}):
             self._vouching.dropped(view)
         step = self._control.step(lsn or 0)
         rebuild = self._rebuilds.wanted(self._control.requests(), boundary)

@@ -7,7 +7,7 @@ true: only whole transactions of the range count, in commit order per key, howev
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from cdc.log import get
 from cdc.settings import Kafka
+from jobs.bulk.read import read_last_changes
 from jobs.failures import translated
 from jobs.kafka_options import source_options
 from jobs.native_rows import Unusual, spark_schema
 from jobs.parts import dealt
 from jobs.rows import DIGEST, INTERNAL, ORDINAL, PARTITION, TRUNCATE, UNFIT_COLUMNS, before_truncate, positioned, typed
-from jobs.small_range import RECORDS_MAX, SmallRange, read_small_range
+from jobs.small_range import RECORDS_MAX, RangeRows, read_small_range, records_max
 from jobs.tables import TableInfo
 from jobs.unfit import STRICT, Watch, digest, too_many
 from sinks.arrow_frames import frame_of
@@ -32,6 +33,11 @@ _log = get(__name__)
 
 # Up to here one task reads the range: a shuffle would cost more than it spreads.
 ONE_TASK_RECORDS_MAX: Final = 20_000
+BULK_RECORDS_MIN: Final = 2_000
+"""Below, it costs as much to read them one by one."""
+BULK_RECORDS_MAX: Final = 250_000
+
+_Read = Callable[[TableInfo, Kafka, tuple[Sequence[int], Sequence[int]], tuple[int, int]], RangeRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +75,27 @@ def read_changes(
     watch: Watch = STRICT,
 ) -> Changes:
     """The last change per key of `table` in [start, end) per partition, of transactions with floor <= LSN < ceiling."""
-    if records_max(*offsets) <= RECORDS_MAX:
+    for read in _ways(records_max(*offsets), watch):
         try:
-            return _from_driver(spark, table, read_small_range(table, kafka, offsets, lsns), watch)
+            return _from_driver(spark, table, read(table, kafka, offsets, lsns), watch)
         except Unusual as odd:
-            _log.info("a small range is left to spark", topic=table.topic, reason=str(odd))
+            _log.info("a range is left to another reader", topic=table.topic, reason=str(odd))
     return _from_spark(spark, table, kafka, offsets, lsns, watch)
 
 
-def _from_driver(spark: SparkSession, table: TableInfo, small: SmallRange, watch: Watch) -> Changes:
+def _ways(records: int, watch: Watch) -> Iterator[_Read]:
+    """How to read so many without Spark, the cheapest first."""
+    if BULK_RECORDS_MIN <= records <= BULK_RECORDS_MAX and not watch.known:
+        yield read_last_changes
+    if records <= RECORDS_MAX:
+        yield read_small_range
+
+
+def _from_driver(spark: SparkSession, table: TableInfo, found: RangeRows, watch: Watch) -> Changes:
     with translated(f"reading {table.topic}"):
-        frame = frame_of(spark, small.rows, spark_schema(table))
-    touched = watch.known.intersection(map(digest, small.keys)) if watch.known else watch.known
-    return Changes(frame, small.rows.num_rows, small.truncated_at, frame, touched=touched)
+        frame = frame_of(spark, found.rows, spark_schema(table))
+    touched = watch.known.intersection(map(digest, found.keys)) if watch.known else watch.known
+    return Changes(frame, found.rows.num_rows, found.truncated_at, frame, touched=touched)
 
 
 def _from_spark(
@@ -130,10 +144,6 @@ def watched_rows(live: DataFrame, table: TableInfo, watch: Watch) -> list[Row]:
     if len(found) > most:
         raise too_many(f"a view of {table.qualified}", len(found), unfit_max)
     return found
-
-
-def records_max(start: Sequence[int], end: Sequence[int]) -> int:
-    return sum(max(0, last - first) for first, last in zip(start, end, strict=True))
 
 
 def read_records(

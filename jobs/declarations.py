@@ -2,7 +2,8 @@
 
 In: view files, the texts kept of live views, the tables, and the sinks, which alone know whose rows they hold. Out:
 specs that are live, and specs that are coming. Keeps true: a live query reads live views, a coming one of the same
-group coming ones; what can't go on, or has nothing beside, is its file's at once, and is replaced inside a batch.
+group coming ones; what can't go on, or has nothing beside, is its file's at once, and is replaced inside a batch, as
+everything is before the first batch.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jobs.batch import TABLE
 from jobs.control.declared import declared_texts
 from jobs.declare import OnError, declare_views, mirror_spec, view_texts
 from jobs.declare.source import Source
+from jobs.ledger import Ledger
 from jobs.tables import TableInfo
 from jobs.twins import SINKS
 from sinks.history.columns import HISTORY
@@ -32,8 +34,8 @@ Specs = Mapping[str, ViewSpec]
 class Declarations:
     """Mirrors and declared views, by name; `texts` are the files of the live ones, to the letter.
 
-    `groups` are the views whose file's declaration is `coming`, those that read each other together, with what reads
-    them for the first time, which is not live yet.
+    `groups` are the views whose file's declaration is `coming`, those that read each other together. New ones among
+    them are not live yet.
     """
 
     live: Specs
@@ -79,11 +81,12 @@ def declarations(
     texts = {name: source.text for name, source in files.items() if name in filed}
     shown = {} if as_filed else declared_texts(settings)
     kept = {name: Source(files[name].name, text) for name, text in shown.items() if _is_other(files.get(name), text)}
-    if not kept:
+    new = set() if as_filed else _new(settings, _with_tables(filed), shown)
+    if not kept and not new:
         return Declarations(_with_tables(filed), texts)
     known = _former(settings, tables, {**files, **kept})
     former = _with_tables({name: spec for name, spec in known.items() if spec.file is None or name in shown})
-    live, groups = chosen(_with_tables(filed), former, lambda spec: _stands(settings, spec))
+    live, groups = chosen(_with_tables(filed), former, lambda spec: _stands(settings, spec), new)
     coming = {name: filed[name] for group in groups for name in group}
     read = {relation for spec in (*live.values(), *coming.values()) for relation in spec.relations}
     followed = {name: kept[name].text for name in kept if live.get(name) is former.get(name)}
@@ -97,23 +100,23 @@ def declarations(
 
 
 def chosen(
-    filed: Specs, former: Specs, stands: Callable[[ViewSpec], bool]
+    filed: Specs, former: Specs, stands: Callable[[ViewSpec], bool], new: Collection[str] = ()
 ) -> tuple[dict[str, ViewSpec], tuple[tuple[str, ...], ...]]:
-    """What is live, and the groups that are coming."""
-    going = [group for group in groups_of(filed, former) if _goes_on(group, filed, former, stands)]
+    """What is live, and the groups that are coming; nothing has ever been shown of the `new` ones."""
+    going = [group for group in groups_of(filed, former, new) if _goes_on(group, filed, former, stands)]
     is_former = {name for group in going for name in group}
     live = {name: spec for name, spec in filed.items() if name not in is_former}
     live |= {name: former[name] for name in is_former if name in former}
     return live, tuple(tuple(sorted(group)) for group in going if filed.keys() >= group)
 
 
-def groups_of(filed: Specs, former: Specs) -> list[frozenset[str]]:
-    """The views whose declaration is another one now, those together that read each other."""
+def groups_of(filed: Specs, former: Specs, new: Collection[str] = ()) -> list[frozenset[str]]:
+    """The views whose declaration is another one now, or that are new, those together that read each other."""
     changed = {
         name
         for name, spec in former.items()
         if spec.kind is not Kind.MIRROR and (name not in filed or filed[name].fingerprint != spec.fingerprint)
-    }
+    } | {*new}
     while more := {name for name in filed.keys() - former.keys() - changed if changed & {*filed[name].relations}}:
         changed |= more
     groups: list[frozenset[str]] = []
@@ -132,7 +135,17 @@ def _readers(group: Collection[str], filed: Specs, former: Specs) -> set[str]:
 def _goes_on(group: Collection[str], filed: Specs, former: Specs, stands: Callable[[ViewSpec], bool]) -> bool:
     """Whether the live rows of all of them follow the former declarations, and the new ones can be loaded beside."""
     loads = all(SINKS & {option.name for option in filed[name].sinks} for name in group if name in filed)
-    return loads and all(stands(former[name]) for name in group if name in former)
+    # Rows that are live are computed from what they read, which has to be live too.
+    is_unread = group - former.keys() <= filed.keys() - {*_relations(former)}
+    return loads and is_unread and all(stands(former[name]) for name in group if name in former)
+
+
+def _new(settings: Settings, filed: Specs, shown: Collection[str]) -> set[str]:
+    """The views of which nothing has been shown yet, while others are live."""
+    untold = [spec for name, spec in filed.items() if spec.kind is not Kind.MIRROR and name not in shown]
+    if not untold or Ledger(settings.delta_root, settings.delta.storage_options).read() is None:
+        return set()
+    return {spec.name for spec in untold if not _stands(settings, spec)}
 
 
 def _stands(settings: Settings, spec: ViewSpec) -> bool:

@@ -23,13 +23,12 @@ from jobs.changes import (
     greatest,
     nameless,
     read_records,
-    records_max,
     watched_rows,
 )
 from jobs.failures import translated
 from jobs.native_rows import Unusual, spark_schema
 from jobs.rows import DIGEST, PARTITION, TRUNCATE, UNFIT_COLUMNS, positioned, typed
-from jobs.small_range import RECORDS_MAX, read_small_log
+from jobs.small_range import RECORDS_MAX, read_small_log, records_max
 from jobs.tables import TableInfo
 from jobs.unfit import STRICT, Watch, deleted
 from sinks.arrow_frames import frame_of

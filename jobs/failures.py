@@ -9,17 +9,22 @@ from __future__ import annotations
 import base64
 import json
 import re
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from cdc.errors import CdcError, OperatorError, ProtocolError, TransientError
+from cdc.log import get
 from jobs.rows import UNFIT
 from sinks.delta import failures as delta
-from sinks.delta.failures import causes, condition
+from sinks.delta.failures import causes, condition, thrown_at
+
+_log = get(__name__)
 
 _MARKED = re.compile(r"\[afterimage:([\w=-]+):([^\]\s]+)\]")
 _KAFKA: Final = ("org.apache.kafka.", "org.apache.spark.sql.kafka010.")
@@ -46,11 +51,19 @@ def translate(error: Exception, doing: str) -> CdcError:
     return meaning or _unknown(error, doing)
 
 
+def where(error: BaseException) -> list[str]:
+    """Through which functions an exception came, the innermost last; its message may quote a row, and is not told."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{'/'.join(Path(each.filename).parts[-2:])}:{each.lineno} {each.name}" for each in frames]
+
+
 def _unknown(error: Exception, doing: str) -> CdcError:
     names = [cause.name.rsplit(".", 1)[-1] for cause in causes(error)] or [type(error).__name__]
+    _log.error("spark failed", doing=doing, causes=names, at=thrown_at(error))
     return OperatorError(
         f"{doing}: Spark failed with {', caused by '.join(names)} {condition(error)}".rstrip(),
-        "Spark's own log says more: set apply.spark: {spark.log.level: ERROR}; mind that it may quote rows",
+        "the line `spark failed` of apply's log says where: report it; for more, set apply.spark: {spark.log.level: "
+        "ERROR}, and mind that this may quote rows",
         code="SPARK",
     )
 

@@ -25,28 +25,33 @@ RECORDS_MAX: Final = 25_000
 BYTES_MAX: Final = 16 << 20
 SILENCE_S: Final = 10.0
 OFFSET_OUT_OF_RANGE: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - librdkafka's own codes are called so
-_TRUNCATE_KEY: Final = b"{}"
+TRUNCATE_KEY: Final = b"{}"
 
 
 @dataclass(frozen=True, slots=True)
-class SmallRange:
-    """The changes of a range, the position of its last truncate, and the keys that changed."""
+class RangeRows:
+    """The last changes of a range, the position of its last truncate, and the keys that changed."""
 
     rows: pa.Table
     truncated_at: tuple[int, int] | None
     keys: frozenset[bytes]
 
 
+def records_max(start: Sequence[int], end: Sequence[int]) -> int:
+    """How many records a range has, if none of them has been compacted away."""
+    return sum(max(0, last - first) for first, last in zip(start, end, strict=True))
+
+
 def read_small_range(
     table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], lsns: tuple[int, int]
-) -> SmallRange:
+) -> RangeRows:
     """The last change per key, typed."""
     newest: dict[tuple[int, bytes], Last] = {}
     truncates: dict[int, tuple[int, int]] = {}
     for key, change in map(_change, _records(table, kafka, *offsets)):
         if not is_inside(change.lsn, *lsns):
             continue
-        if key == _TRUNCATE_KEY:
+        if key == TRUNCATE_KEY:
             truncates[change.partition] = max(truncates.get(change.partition, (0, 0)), (change.lsn, change.ordinal))
             continue
         slot = (change.partition, key)
@@ -54,7 +59,7 @@ def read_small_range(
             newest[slot] = change
     kept = [last for last in newest.values() if (last.lsn, last.ordinal) >= truncates.get(last.partition, (0, 0))]
     keys = frozenset(key for _, key in newest)
-    return SmallRange(arrow_rows(kept, table), max(truncates.values(), default=None), keys)
+    return RangeRows(arrow_rows(kept, table), max(truncates.values(), default=None), keys)
 
 
 def read_small_log(
@@ -65,7 +70,7 @@ def read_small_log(
     for key, change in map(_change, _records(table, kafka, *offsets)):
         if not is_inside(change.lsn, *lsns):
             continue
-        if key == _TRUNCATE_KEY:
+        if key == TRUNCATE_KEY:
             raise Unusual("truncate")
         slot = (key, change.lsn, change.ordinal)
         # A delete's tombstone says less than its event.

@@ -18,19 +18,23 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.batch import TABLE, Mode, Offsets, Target, Task, held_back, stages
-from jobs.changes import Changes, read_changes
+from jobs.bulk.load import Reading, load_mirror
+from jobs.changes import BULK_RECORDS_MAX, Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.every_change import read_every_change
 from jobs.failures import translated
+from jobs.native_rows import Unusual
 from jobs.parts import side_by_side
 from jobs.refresh.refresher import Refresher
 from jobs.refresh.relations import Moved
+from jobs.small_range import records_max
 from jobs.twins import is_twin
 from jobs.unfit import LackingRows, deleted, refused_by
 from jobs.view import view_changes
 from sinks.delta import DeltaSink
 from sinks.history.columns import HISTORY
 from sinks.protocol import OP, UPSERT, Position, Written
+from sinks.spec import Kind
 
 _log = get(__name__)
 
@@ -104,6 +108,8 @@ class TaskRunner:
         return [target for target, what in done.items() if what is None]
 
     def _read_and_write(self, key: _Range, tasks: Sequence[Task]) -> dict[Target, Written | None]:
+        if len(tasks) == 1 and (loaded := self._loaded(tasks[0])) is not None:
+            return {tasks[0].target: loaded}
         changes = (read_every_change if key.every_change else read_changes)(
             self._spark,
             self._pipeline.tables[key.topic],
@@ -120,6 +126,28 @@ class TaskRunner:
         finally:
             # Queries may read them as long as the batch lasts.
             self._refresher.relations.at_end(changes.release)
+
+    def _loaded(self, task: Task) -> Written | None:
+        """All rows of a large mirror, without Spark; None where it is for Spark, or not large."""
+        target, sink = task.target, self._pipeline.sinks[task.target]
+        records, watch = records_max(task.start, task.end), self._lacking.watch([target])
+        is_plain = task.mode is Mode.REPLACE and self._pipeline.specs[target.view].kind is Kind.MIRROR
+        if not (is_plain and isinstance(sink, DeltaSink)) or records <= BULK_RECORDS_MAX or watch.known:
+            return None
+        beside, progress = sink.beside(), Reading(target.view, records)
+        try:
+            written = load_mirror(self._settings, self._pipeline.tables[target.topic], task, beside, progress.on_read)
+        except Unusual as odd:
+            _log.info("a load is left to spark", view=target.view, reason=str(odd))
+            sink.clear()
+            return None
+        lacking = self._lacking.withhold(target, (), frozenset(), replaced=True)
+        position = replace(task.position, unfit=lacking)
+        sink.supersede(None, beside, position)
+        sink.clear()
+        self._lacking.settle(target, lacking)
+        self._ended(target, position, written, replaced=True)
+        return written
 
     def _refresh(self, task: Task) -> dict[Target, Written | None]:
         return {task.target: self._refresher.run(task)}

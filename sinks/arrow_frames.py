@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from sinks.delta.literals import quoted
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +36,8 @@ def rows_in(frame: DataFrame) -> pa.Table | None:
 
 def with_columns(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """These columns of a frame, which goes on to know its rows."""
+    from sinks.delta.literals import quoted  # the Delta sink imports this module
+
     found = frame.select(*map(quoted, names))
     if (rows := _rows.get(frame)) is not None:
         _rows[found] = rows.select(list(names))

@@ -22,7 +22,7 @@ from cdc.lsn import parse_lsn
 from cdc.settings import Apply, Delta
 
 MASTER = "local[2]"
-_WAIT_S = 600.0
+_WAIT_S = 1800.0
 NO_VIEWS: Mapping[str, str] = {}
 
 

@@ -20,7 +20,7 @@ _WORKS: Final = {
     "changes_1k": "1k changes into 1M rows",
     "changes_10k": "10k changes into 1M rows",
     "five_mirrors": "1k changes into each of five mirrors of 1M rows",
-    "growth": "10k recent keys",
+    "growth": "10k recent keys in 50M rows (1M: see below)",
     "freshness": "commit to visible in Delta at 1,000 changes/s, p50",
     "fresh_views": "commit to visible in five mirrors and three views, p50",
     "search_cache": "commit to searchable and cached, p50",

@@ -21,7 +21,7 @@ from bench.apply.versions import Ends, Versions, ours, recipes
 from bench.usage import children, forget_peak, peak_of_all_mb
 from cdc.settings import Apply
 
-_WAIT_S = 600.0
+_WAIT_S = 1800.0
 _LOOK_S = 0.002
 _REST_S = 0.7
 """After a batch: the recipe writes down that it is done, apply its ledger."""
@@ -84,10 +84,11 @@ class Side(ABC):
         self.process.stdin.flush()
 
     def hear(self) -> str:
-        """Its next line."""
+        """Its next line. What the JVM has to say of its own accord stands in brackets."""
         output: IO[str] | None = self.process.stdout
         assert output is not None
-        line = output.readline()
+        while (line := output.readline()).startswith("["):
+            pass
         assert line, self._end()
         return line.strip()
 
@@ -143,9 +144,7 @@ class Ours(Side):
 
     def hold(self) -> None:
         self.ask("hold")
-        # What the JVM has to say of its own accord stands in brackets.
-        while (heard := self.hear()).startswith("["):
-            pass
+        heard = self.hear()
         assert heard == "held", f"{heard}\n{self._end()}"
 
     def _argv(self) -> list[str]:
@@ -203,7 +202,8 @@ class Recompute(Side):
         """Seconds until the view's own table has been overwritten."""
         began = time.monotonic()
         self.ask(f"{view} {select}")
-        assert self.hear() == f"done {view}"
+        heard = self.hear()
+        assert heard == f"done {view}", f"{heard}\n{self._end()}"
         return time.monotonic() - began
 
     def _argv(self) -> list[str]:

@@ -31,7 +31,7 @@ VIEWS: Mapping[str, str] = {
     "FROM orders GROUP BY customer",
 }
 SHARE = 0.001
-_WARM_UPS = 2
+_WARM_UPS = 6
 _CHECKS = {
     "order_customers": "count(*), sum(id), sum(amount), sum(mark), sum(region)",
     "by_status": "count(*), sum(orders), sum(amount), sum(mark)",

@@ -6,7 +6,7 @@ In: settings. Out: a Report of plain values. Keeps true: a part that is away is 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +24,7 @@ from cdc.settings import Settings
 from cdc.slots import read_retention
 from jobs.batch import TABLE, Target
 from jobs.control import Proved, apply_owner
-from jobs.control.kept import Rebuilding, Unshown
+from jobs.control.kept import Kept, Rebuilding, Unshown
 from jobs.control.proved import kept_records, proofs_of
 from jobs.control.stopped import troubles_of
 from jobs.ledger import Ledger, LedgerState
@@ -143,21 +143,40 @@ class Observer:
         kept = asked.result() or []
         views = self._views(source, progress, troubles_of(kept), problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
+        views = (*self._new_views(kept), *views)
         problems += [
             f"the changed file of {each.view} is not shown: {each.message} ({each.code})\n  {each.remedy}"
             for each in kept
-            if isinstance(each, Unshown) and any(each.view in group for group in self._groups)
+            if isinstance(each, Unshown) and not all(map(self._is_new, self._group(each.view)))
         ]
         told = tuple(dict.fromkeys(problems))
         # What a process that was killed has told is old, and a new one withdraws it.
         rebuilding = tuple(each for each in kept if isinstance(each, Rebuilding) and owner is not None)
-        changed = tuple(view for group in self._groups for view in group)
+        changed = tuple(view for group in self._groups for view in group if not self._is_new(view))
         shown = proofs_of(kept), self._undeclared, rebuilding, changed
         return Report(source, progress, lag_bytes, lag_s, owner, views, told, *shown)
 
     @property
     def _groups(self) -> tuple[tuple[str, ...], ...]:
         return self._pipeline.coming.groups if self._pipeline is not None else ()
+
+    def _group(self, view: str) -> tuple[str, ...]:
+        """The views that come with it."""
+        return next((group for group in self._groups if view in group), ())
+
+    def _is_new(self, view: str) -> bool:
+        """Whether it is coming, and nothing of it is live yet."""
+        return self._pipeline is not None and view not in self._pipeline.specs
+
+    def _new_views(self, kept: Sequence[Kept]) -> Iterator[ViewStanding]:
+        """They stand nowhere; what could not be shown has stopped."""
+        unshown = {
+            each.view: Trouble(each.code, each.message, each.remedy) for each in kept if isinstance(each, Unshown)
+        }
+        for target in self._pipeline.coming.sinks if self._pipeline is not None else ():
+            if self._is_new(target.view):
+                found = [unshown[view] for view in self._group(target.view) if view in unshown]
+                yield ViewStanding(target.view, target.sink, None, None, None, stopped=next(iter(found), None))
 
     def _source(self) -> SourceStanding:
         source, slot = self._settings.source, self._settings.slot

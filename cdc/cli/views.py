@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, TransientError
 from cdc.nearest import suggestion
 from cdc.settings import Settings
 from jobs.declarations import Tables, captured_tables, declared, live_views
@@ -26,7 +26,8 @@ def live_named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]
 
 def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[ViewSpec]:
     wrong: list[ConfigError] = []
-    specs = declare(settings, captured_tables(settings), wrong.append)
+    tables = captured_tables(settings)
+    specs = declare(settings, tables, wrong.append)
     # Views that are named can be seen to while another one no longer fits its table.
     wanted = set(names) or {file.stem for file in settings.views.glob("*.sql")}
     if wrong and not specs.keys() >= wanted:
@@ -38,6 +39,13 @@ def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[V
             code="NOTHING_CAPTURED",
         )
     for name in names:
-        if name not in specs:
-            raise ConfigError(f"there is no view {name}", suggestion(name, specs, what="views"), code="UNKNOWN_VIEW")
+        if name in specs:
+            continue
+        if name in declared(settings, tables, lambda _: None):
+            raise TransientError(
+                f"{name} is new, and has not been loaded yet",
+                "does apply run? `afterimage status` tells how far it is",
+                code="VIEW_LOADING",
+            )
+        raise ConfigError(f"there is no view {name}", suggestion(name, specs, what="views"), code="UNKNOWN_VIEW")
     return [specs[name] for name in names] if names else list(specs.values())

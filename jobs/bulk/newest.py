@@ -1,11 +1,12 @@
 """The newest change of each key, out of parsed records as they come.
 
-In: parsed records, positions [floor, ceiling). Out: one row per key that is there at the ceiling. Keeps true: only
-whole transactions of the range count, in commit order per key; what is held is bounded, or the range is Unusual.
+In: parsed records, positions [floor, ceiling). Out: one row per key that changed, or is there in the end. Keeps true:
+only whole transactions of the range count, in commit order per key; what is held is bounded, or the range is Unusual.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -18,24 +19,32 @@ from jobs.native_rows import Unusual
 HELD_BYTES_MAX: Final = 192 << 20
 FOLD_BYTES: Final = 32 << 20
 """After so much more what was found is gone through, and after half as much again as is held by then."""
+NONE: Final[Mapping[int, tuple[int, int]]] = {}
 _AT: Final = "at"
 
 
 class Newest:
     """Of one range; `add` in the order of reading."""
 
-    def __init__(self, lsns: tuple[int, int]) -> None:
+    def __init__(self, lsns: tuple[int, int], truncates: Mapping[int, tuple[int, int]] = NONE) -> None:
         self._lsns = lsns
         self._chunks: list[pa.Table] = []
         self._bytes = 0
         self._folded_bytes = 0
-        self._truncates: dict[int, tuple[int, int]] = {}
+        self._truncates = dict(truncates)
+
+    def counted(self, records: pa.Table) -> pa.Table:
+        """Those that count; truncates are remembered."""
+        floor, ceiling = self._lsns
+        lsn = _values(records, LSN)
+        return self._without_truncates(_where(records, (lsn >= floor) & (lsn < ceiling)))
 
     def add(self, records: pa.Table) -> None:
         """Some more."""
-        floor, ceiling = self._lsns
-        lsn = _values(records, LSN)
-        rows = self._without_truncates(_where(records, (lsn >= floor) & (lsn < ceiling)))
+        self.take(self.counted(records))
+
+    def take(self, rows: pa.Table) -> None:
+        """Some more, of those that count."""
         self._chunks.append(rows)
         self._bytes += rows.nbytes
         if self._bytes - self._folded_bytes > max(FOLD_BYTES, self._folded_bytes // 2):
@@ -43,10 +52,24 @@ class Newest:
 
     def rows(self) -> pa.Table:
         """The newest of all, without those that are deleted."""
+        found = self.changes()
+        return _where(found, ~_values(found, GONE))
+
+    def changes(self) -> pa.Table:
+        """The newest of all, those that are `GONE` among them."""
         self._fold()
         (found,) = self._chunks
         self._chunks = []
-        return _where(found, ~_values(found, GONE))
+        return found
+
+    def of_a_share(self) -> Newest:
+        """What finds the newest among a share of those that count, with the same truncates."""
+        return Newest(self._lsns, self._truncates)
+
+    @property
+    def truncated_at(self) -> tuple[int, int] | None:
+        """The position of the last truncate so far."""
+        return max(self._truncates.values(), default=None)
 
     def _fold(self) -> None:
         if not self._chunks:

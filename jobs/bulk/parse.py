@@ -16,6 +16,7 @@ from pyarrow import json as arrow_json
 from cdc.oids import ELEMENT_OF
 from jobs.bulk.scan import Records
 from jobs.native_rows import Unusual
+from jobs.small_range import TRUNCATE_KEY
 from jobs.tables import ColumnInfo, TableInfo
 from jobs.typemap import delta_type
 
@@ -27,9 +28,10 @@ ORDINAL: Final = "ordinal"
 GONE: Final = "gone"
 TRUNCATES: Final = "truncates"
 
+KEY_BEGINNING: Final = b'{"'
 _UPSERTS: Final = pa.array(["c", "r", "u"])
 _TRUNCATE: Final = pa.scalar("t")
-_TRUNCATE_KEY: Final = pa.scalar(b"{}", pa.binary())
+_TRUNCATE_KEY: Final = pa.scalar(TRUNCATE_KEY, pa.binary())
 _KNOWN: Final = pa.array(["c", "r", "u", "d", "t"])
 _ENVELOPE: Final = b'{"before":'
 _TOMBSTONE: Final = b'{"before":null,"source":{"commit_lsn":%d,"ordinal":%d},"op":"d"}'

@@ -1,26 +1,36 @@
-"""A large range of one topic as the rows of its table, without Spark: reading, parsing and choosing side by side.
+"""A large range of one topic, without Spark: reading, parsing and choosing side by side.
 
-In: a table, offsets [start, end) and positions [floor, ceiling). Out: the rows that are there at the ceiling, typed, or
-Unusual, and then Spark reads the range. Keeps true: it answers only where its answer is Spark's own.
+In: a table, offsets [start, end) and positions [floor, ceiling). Out: the rows that are there in the end, or the last
+changes, typed; or Unusual, and then Spark reads the range. Keeps true: it answers only where its answer is Spark's own.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdc.settings import Kafka
 from jobs.bulk.newest import Newest
-from jobs.bulk.parse import parsed, require_plain
+from jobs.bulk.parse import GONE, OFFSET, PARTITION, parsed, require_plain
+from jobs.bulk.parse import LSN as COMMIT_LSN
+from jobs.bulk.sample import bounds
 from jobs.bulk.scan import scan
+from jobs.bulk.shares import Shares
 from jobs.bulk.typed import typed
+from jobs.native_rows import Unusual
+from jobs.small_range import RangeRows
 from jobs.tables import TableInfo
+from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 
+CHANGES_BYTES_MAX: Final = 64 << 20
+"""They are handed to Spark from this process's memory, and held as long as the batch lasts."""
 _PARSERS: Final = 2
 _AHEAD: Final = 1
 """Chunks of records that are held while they wait to be parsed."""
@@ -32,16 +42,70 @@ def read_rows(
     offsets: tuple[Sequence[int], Sequence[int]],
     lsns: tuple[int, int],
     on_read: Callable[[int], None],
-) -> pa.Table:
-    """All rows, in the table's columns as Delta has them."""
+    folder: Path,
+) -> Iterator[pa.Table]:
+    """All rows, in the table's columns as Delta has them: shares, by key, of which one is held at a time.
+
+    The folder is for what is put by meanwhile; `on_read` hears of what was read, and may raise.
+    """
+    require_plain(table)
+    newest, least = Newest(lsns), bounds(table, kafka, offsets)
+    chunks = _parsed(table, kafka, offsets, on_read)
+    if least is None:
+        for records in chunks:
+            newest.add(records)
+        yield typed(newest.rows(), table)
+        return
+    with Shares(folder, table, least) as shares:
+        for records in chunks:
+            shares.add(newest.counted(records))
+        is_any = False
+        for share in shares:
+            on_read(0)
+            is_any = True
+            of_it = newest.of_a_share()
+            for records in share:
+                of_it.take(records)
+            yield typed(of_it.rows(), table)
+        if not is_any:
+            raise Unusual("empty")
+
+
+def read_last_changes(
+    table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], lsns: tuple[int, int]
+) -> RangeRows:
+    """The last change per key, as jobs.small_range has them; but it does not say which keys these are."""
     require_plain(table)
     newest = Newest(lsns)
+    for records in _parsed(table, kafka, offsets, lambda _: None):
+        newest.add(records)
+    changes = newest.changes()
+    rows = typed(changes, table)
+    if rows.nbytes > CHANGES_BYTES_MAX:
+        raise Unusual("size")
+    places = zip(changes.column(PARTITION).to_pylist(), changes.column(OFFSET).to_pylist(), strict=True)
+    control: dict[str, Any] = {
+        OP: pc.if_else(changes.column(GONE), pa.scalar(DELETE), pa.scalar(UPSERT)),
+        LSN: changes.column(COMMIT_LSN),
+        AT: pa.array([f"{table.topic}@{partition}:{offset}" for partition, offset in places], pa.string()),
+    }
+    for name, values in control.items():
+        rows = rows.append_column(name, values)
+    return RangeRows(rows, newest.truncated_at, frozenset())
+
+
+def _parsed(
+    table: TableInfo,
+    kafka: Kafka,
+    offsets: tuple[Sequence[int], Sequence[int]],
+    on_read: Callable[[int], None],
+) -> Iterator[pa.Table]:
+    """All records, in the order of reading."""
     waiting: deque[Future[pa.Table]] = deque()
     with ThreadPoolExecutor(_PARSERS, "parse") as parsers, closing(scan(table, kafka, offsets, on_read)) as chunks:
         for records in chunks:
             waiting.append(parsers.submit(parsed, records, table))
             if len(waiting) > _AHEAD:
-                newest.add(waiting.popleft().result())
+                yield waiting.popleft().result()
         for parsing in waiting:
-            newest.add(parsing.result())
-    return typed(newest.rows(), table)
+            yield parsing.result()

@@ -14,14 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdc.names import delta_columns
-from jobs.bulk.parse import KEY, carried, column_name, json_rows, json_type
+from jobs.bulk.parse import KEY, KEY_BEGINNING, carried, column_name, json_rows, json_type
 from jobs.native_rows import Unusual
 from jobs.tables import TableInfo
 from jobs.text_rows import arrow_type
 from jobs.typemap import delta_type
 
 _DIGITS_MAX: Final = 38
-_KEY_BEGINNING: Final = b'{"'
 
 
 def typed(rows: pa.Table, table: TableInfo) -> pa.Table:
@@ -41,7 +40,7 @@ def _keys(keys: Any, table: TableInfo) -> dict[str, Any]:
     schema = pa.schema([(column.name, json_type(column)) for column in columns])
     if not len(keys):
         return {field.name: pa.chunked_array([], field.type) for field in schema}
-    found = json_rows(keys.to_pylist(), schema, _KEY_BEGINNING)
+    found = json_rows(keys.to_pylist(), schema, KEY_BEGINNING)
     if any(values.null_count for values in found.columns):
         raise Unusual("key")
     return {column.name: found.column(at) for at, column in enumerate(columns)}

@@ -14,23 +14,9 @@ from sqlglot import exp
 from jobs.declare.operators import aligned
 from jobs.declare.resolution import Around, Block, Named, Resolution
 from jobs.declare.rows import Rows, as_expr
-from jobs.plan.nodes import (
-    Aggregate,
-    Attribute,
-    Filter,
-    Join,
-    Limit,
-    Lookup,
-    LookupKind,
-    OuterJoin,
-    Plan,
-    Project,
-    inputs,
-    outer_reads,
-    own_expressions,
-    walk,
-)
+from jobs.plan.nodes import Aggregate, Attribute, Filter, Join, Limit, Lookup, LookupKind, OuterJoin, Plan, Project
 from jobs.plan.types import BOOL, Typed
+from jobs.plan.walk import inputs, outer_reads, own_expressions, walk
 
 Translate = Callable[[Rows, exp.Expr], Typed]
 _PLACES: Final = "compare the outer column in the nested query's own WHERE, and with nothing above it but GROUP BY"

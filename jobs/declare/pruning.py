@@ -25,9 +25,8 @@ from jobs.plan.nodes import (
     Scan,
     SetOperation,
     Window,
-    own_expressions,
-    walk,
 )
+from jobs.plan.walk import own_expressions, walk
 
 _ORDER: Final = re.compile(r"c\d+")
 

@@ -26,10 +26,11 @@ from jobs.declare.set_operations import set_block
 from jobs.declare.shown import shown_names
 from jobs.declare.source import Source
 from jobs.declare.uniqueness import facts
-from jobs.plan import nodes
+from jobs.plan.nodes import Scan
 from jobs.plan.render import quoted, render
 from jobs.plan.types import printed
 from jobs.plan.view import ViewPlan, with_tally
+from jobs.plan.walk import relations, walk
 from sinks.spec import Kind, ViewSpec
 
 _ROOT: Final = Around()
@@ -106,7 +107,7 @@ def resolve(resolution: Resolution, node: exp.Expr, around: Around) -> Block:
 def _spec(name: str, resolution: Resolution, header: Header, plan: ViewPlan, deltas: Sequence[str]) -> ViewSpec:
     text = resolution.rewriting.text()
     key = tuple(deltas[plan.outputs.index(column)] for column in plan.key)
-    read = tuple(sorted(nodes.relations(plan.root)))
+    read = tuple(sorted(relations(plan.root)))
     used = [resolution.read[each] for each in read]
     spark_sql = render(plan.root, quoted)
     return ViewSpec(
@@ -135,5 +136,5 @@ def _spec(name: str, resolution: Resolution, header: Header, plan: ViewPlan, del
 
 def _types(plan: ViewPlan) -> list[list[str]]:
     """What the tables' columns are; another type is another view."""
-    scans = [each for each in nodes.walk(plan.root) if isinstance(each, nodes.Scan)]
+    scans = [each for each in walk(plan.root) if isinstance(each, Scan)]
     return [[each.relation, column.name, column.type.name] for each in scans for column in each.columns]

@@ -9,7 +9,6 @@ among their conditions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jobs.plan.types import Type
@@ -252,56 +251,3 @@ class Keyed:
 
 
 Plan = Scan | Filter | Project | Join | OuterJoin | Aggregate | Window | Lookup | Unnest | SetOperation | Limit | Keyed
-
-
-def inputs(node: Plan) -> tuple[Plan, ...]:
-    """The relations that a node reads, the nested query of a Lookup last."""
-    match node:
-        case Scan():
-            return ()
-        case Join():
-            return node.inputs
-        case OuterJoin() | SetOperation():
-            return node.left, node.right
-        case Lookup():
-            return node.input, node.query
-        case _:
-            return (node.input,)
-
-
-def walk(node: Plan) -> Iterator[Plan]:
-    """The node and all below it."""
-    yield node
-    for each in inputs(node):
-        yield from walk(each)
-
-
-def relations(node: Plan) -> frozenset[str]:
-    """The tables and views that a plan reads."""
-    return frozenset(each.relation for each in walk(node) if isinstance(each, Scan))
-
-
-def own_expressions(node: Plan) -> Iterator[Expr]:
-    """The expressions that a node itself evaluates."""
-    match node:
-        case Filter() | Join() | OuterJoin():
-            yield from node.conditions
-        case Project():
-            yield from (expr for _, expr in node.items)
-        case Aggregate():
-            yield from (expr for _, expr in node.calls)
-        case Window():
-            yield from (call.expr for call in node.calls)
-        case Lookup():
-            yield from node.arguments
-        case Unnest():
-            yield node.array
-        case _:
-            return
-
-
-def outer_reads(node: Plan) -> frozenset[Attribute]:
-    """The attributes that a nested query reads from outside itself."""
-    made = {column for each in walk(node) for column in each.columns}
-    read = {attribute for each in walk(node) for expr in own_expressions(each) for attribute in expr.reads}
-    return frozenset(read - made)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.plan.nodes import Aggregate, Attribute, Expr, Filter, Join, Plan, Project, Scan, walk
+from jobs.plan.nodes import Aggregate, Attribute, Expr, Filter, Join, Plan, Project, Scan
 from jobs.plan.types import INT4, INT8, Family
+from jobs.plan.walk import walk
 from sinks.spec import HIDDEN
 
 _CALL: Final = re.compile(r"(count|sum|min|max|bool_and|bool_or)\((DISTINCT )?")

@@ -16,10 +16,8 @@ from cdc.settings import Settings
 from jobs.batch import Task
 from jobs.changes import Changes, read_changes
 from jobs.pipeline import Pipeline
-from jobs.twins import twin_name
+from jobs.rebuild.answers import Answers
 from jobs.unfit import Watch, deleted, refused_by
-from jobs.upkeep.refresh import plan_refresh
-from jobs.upkeep.tables import State, Tables
 from jobs.view import view_changes
 from sinks.delta.literals import quoted
 from sinks.protocol import OP, UPSERT
@@ -43,19 +41,11 @@ class TopicRelations:
         self._ranges = ranges
         self._watch = watch
         self._changes: dict[str, Changes] = {}
-        self._names: list[str] = []
+        self._answers = Answers(spark)
 
     def answer(self, spec: ViewSpec) -> DataFrame:
         """All rows of a query."""
-        # Names belong to the whole session, in which the live view is refreshed meanwhile.
-        tables = Tables(spec.relations, f"{twin_name(spec.name)}__")
-        for relation in spec.relations:
-            name = tables.name(relation, State.NOW)
-            self.rows(relation).createOrReplaceTempView(name)
-            self._names.append(name)
-        rows = self._spark.sql(plan_refresh(spec.plan, tables, spec.relations).full).toDF(*spec.stored)
-        unknown = {name: F.lit(None).cast(rows.schema[name].dataType) for name in spec.hidden}
-        return rows.withColumns(unknown) if unknown else rows
+        return self._answers.answer(spec, self.rows)
 
     def rows(self, name: str) -> DataFrame:
         """All rows of a relation."""
@@ -70,8 +60,7 @@ class TopicRelations:
         """Free the memory."""
         for changes in self._changes.values():
             changes.release()
-        for name in self._names:
-            self._spark.catalog.dropTempView(name)
+        self._answers.release()
 
     def _read(self, spec: ViewSpec) -> Changes:
         whose = spec.schema, spec.table

@@ -1,8 +1,8 @@
 """Views' twins loaded from offset zero, as of the position at which all views stood, in a thread beside the batches.
 
 In: the views, those that read each other together; the boundary; what their relations held there. Out: sinks beside
-with all rows, and where they stand. Keeps true: rows come from the topics alone; nothing that readers see is touched;
-what was read is freed in the end.
+with all rows, and where they stand. Keeps true: rows come from the topics alone where somebody has asked for that, and
+a query's else from the tables that it reads; nothing that readers see is touched; what was read is freed in the end.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from cdc.log import get
 from cdc.progress import Progress
 from cdc.settings import Settings
 from jobs.batch import TABLE, Target, Task, plan
-from jobs.bulk.read import read_rows
-from jobs.changes import read_changes, records_max
+from jobs.bulk.load import load_mirror
+from jobs.changes import read_changes
 from jobs.failures import translated
 from jobs.native_rows import Unusual
 from jobs.parts import session_for, side_by_side
 from jobs.pipeline import Pipeline, lowest_first
+from jobs.rebuild.from_tables import HeldTable, TableRelations
 from jobs.rebuild.from_topics import TopicRelations
 from jobs.rebuild.twin_specs import twin_of
 from jobs.refresh.difference import require_unique, upserts
 from jobs.refresh.relations import rows_at
 from jobs.refresh.ways import noted
 from jobs.session import REBUILD_POOL
+from jobs.small_range import records_max
 from jobs.spark_progress import job_group, tasks_done
 from jobs.twins import twins_of
 from jobs.unfit import Watch, deleted, lacking, refused_by
@@ -58,12 +60,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be loaded, as of which boundary; `held` are the rows of the queries' other relations there."""
+    """What is to be loaded, as of which boundary; `held` are the rows of the queries' other relations there.
+
+    These are read `from_tables` where what they hold is not in question.
+    """
 
     views: tuple[str, ...]
     boundary: Progress
     held: Mapping[str, Held]
     watch: Watch
+    from_tables: bool = False
 
 
 class Loader:
@@ -89,6 +95,11 @@ class Loader:
         self._done = 0
         self._read = 0.0
         self._cancelled = threading.Event()
+
+    @property
+    def from_tables(self) -> bool:
+        """Whether queries are computed from tables, not from offset zero."""
+        return self._wanted.from_tables
 
     def run(self) -> Loaded:
         """Load every sink."""
@@ -151,16 +162,13 @@ class Loader:
         """Without Spark, whose part alone would take longer; False where it is left to Spark."""
         if not isinstance(sink, BesideDelta):
             return False
-        total = records_max(task.start, task.end)
-        table, lsns = self._pipeline.tables[task.target.topic], (task.floor_lsn, task.position.lsn)
+        total, table = records_max(task.start, task.end), self._pipeline.tables[task.target.topic]
         try:
-            rows = read_rows(
-                table, self._settings.kafka, (task.start, task.end), lsns, lambda count: self._on_read(count / total)
-            )
+            written = load_mirror(self._settings, table, task, sink, lambda count: self._on_read(count / total))
         except Unusual as odd:
             _log.info("a rebuild is left to spark", view=spec.name, reason=str(odd))
             return False
-        self._replaced(task.target, sink.load(rows, task.position))
+        self._replaced(task.target, written)
         return True
 
     def _on_read(self, share: float) -> None:
@@ -170,11 +178,7 @@ class Loader:
 
     def _query(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
         boundary = self._wanted.boundary
-        below = next(iter(sinks)).below
-        ranges = self._ranges([Target(spec.name, TABLE, topic) for topic in below])
-        by_topic = {target.topic: task for target, task in ranges.items()}
-        spark = session_for(self._spark, sum(records_max(task.start, task.end) for task in ranges.values()))
-        relations = TopicRelations(spark, self._settings, self._pipeline, by_topic, self._wanted.watch)
+        relations = self._from_tables(spec) if self._wanted.from_tables else self._from_topics(spec, sinks)
         at = Position(boundary.lsn, boundary.source_ts_us, {})
         positions: dict[Target, Position] = {}
         table: DeltaSink | None = None
@@ -195,6 +199,24 @@ class Loader:
         finally:
             relations.release()
         return positions
+
+    def _from_topics(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> TopicRelations:
+        ranges = self._ranges([Target(spec.name, TABLE, topic) for topic in next(iter(sinks)).below])
+        by_topic = {target.topic: task for target, task in ranges.items()}
+        spark = session_for(self._spark, sum(records_max(task.start, task.end) for task in ranges.values()))
+        return TopicRelations(spark, self._settings, self._pipeline, by_topic, self._wanted.watch)
+
+    def _from_tables(self, spec: ViewSpec) -> TableRelations:
+        live = {target.view: sink for target, sink in self._pipeline.sinks.items() if isinstance(sink, DeltaSink)}
+        held, own = (
+            self._held(spec),
+            dict(zip(spec.relations, twin_of(spec, self._wanted.views).relations, strict=True)),
+        )
+        tables = {**live, **self._tables}
+        specs = self._pipeline.specs
+        return TableRelations(
+            self._spark, {name: HeldTable(specs[name], tables[own[name]], held[own[name]]) for name in spec.relations}
+        )
 
     def _held(self, spec: ViewSpec) -> dict[str, Held]:
         """What the query's relations held; those that are loaded with it are read as twins."""

@@ -21,6 +21,7 @@ from cdc.lsn import format_lsn
 from cdc.progress import Progress
 from cdc.settings import Settings
 from jobs.batch import Target, is_stopped
+from jobs.bulk.load import clear_loads
 from jobs.control import ControlServer, Kind, Request, State
 from jobs.control.kept import Rebuilding, Unshown
 from jobs.control.proved import kept_records
@@ -106,6 +107,7 @@ class Rebuilds:
 
     def clear(self) -> None:
         """Remove what a killed process has left beside."""
+        clear_loads(self._settings)
         for sinks in (self._pipeline.coming.sinks, self._pipeline.sinks):
             clear_beside(sinks)
 
@@ -152,7 +154,9 @@ class Rebuilds:
         queries.will_read(twin_of(spec, views) for spec in specs)
         read = {name for spec in specs for name in spec.relations if name not in views}
         held = {name: queries.relations.held(name) for name in read}
-        wanted = Wanted(views, effect.boundary, held, self._lacking.watch(()))
+        # Whoever asks for a rebuild wants it from offset zero.
+        from_tables = run.wish.is_change and not run.wish.requests
+        wanted = Wanted(views, effect.boundary, held, self._lacking.watch(()), from_tables)
         _log.info("rebuild loads", view=", ".join(views), lsn=format_lsn(effect.boundary.lsn))
         run.load(Loader(self._spark, self._settings, live, wanted, self._took))
 

@@ -18,6 +18,7 @@ from cdc.settings import Settings
 from jobs.control import ControlServer, State
 from jobs.control.kept import Rebuilding
 from jobs.control.records import Withdrawn
+from jobs.failures import where
 from jobs.prove import ControlHolder, Extras, ViewProof, prove
 from jobs.rebuild.loading import Loaded, Loader
 from jobs.rebuild.wishes import Wish
@@ -62,11 +63,15 @@ class RebuildRun:
         return time.monotonic() - self._began_s
 
     def takes(self, wish: Wish | None) -> bool:
-        """Whether this rebuild will do for all who wait by now; not where one wants a proof, and it is too late."""
+        """Whether this rebuild will do for all who wait by now.
+
+        Not where one wants a proof and it is too late, or wants it from offset zero and it began with tables.
+        """
         if wish is None:
             return False
+        is_less = self._loader is not None and self._loader.from_tables and bool(wish.requests)
         self.wish = wish
-        return self._is_proved or not (wish.prove and self.may_swap)
+        return not is_less and (self._is_proved or not (wish.prove and self.may_swap))
 
     def load(self, loader: Loader) -> None:
         """Begin."""
@@ -97,7 +102,13 @@ class RebuildRun:
         except CdcError as error:
             self.error = error
         except Exception as error:  # noqa: BLE001  whatever it is, batches go on
-            self.error = OperatorError(f"the rebuild failed: {type(error).__name__}", "see the log of apply")
+            _log.error(
+                "rebuild met a defect", view=", ".join(self.wish.views), error=type(error).__name__, at=where(error)
+            )
+            self.error = OperatorError(
+                f"the rebuild failed: {type(error).__name__}",
+                "this is a defect: report it, with the line `rebuild met a defect` of apply's log",
+            )
 
     def _prove(self, loaded: Loaded) -> None:
         """By the same comparison as any sink; batches bring the twin to the LSN of the snapshot."""
@@ -152,7 +163,7 @@ class RebuildRun:
     def _standing(self, view: str) -> Rebuilding:
         left_s = self.seconds * (1 - self._told) / self._told if self._told > 0 else None
         doing = "loading" if self.loaded is None else "catching up" if self.may_swap else "proving"
-        doing = f"its file has changed, {doing}" if self.wish.is_change else doing
+        doing = f"declared anew, {doing}" if self.wish.is_change else doing
         return Rebuilding(view, time.time_ns() // 1_000_000, doing, round(self._told, 3), left_s)
 
 

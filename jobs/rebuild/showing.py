@@ -37,7 +37,9 @@ def show(effect: Swap, loaded: Loaded, before: Pipeline, after: Pipeline, known:
         if after is before:
             sink.adopt(loaded.sinks[twin], position)
         else:
-            sink.supersede(former.get((target.view, target.sink)), loaded.sinks[twin], position)
+            if (known_by := former.get((target.view, target.sink))) is None:
+                sink.position()  # nobody has looked yet at what may have been left there
+            sink.supersede(known_by, loaded.sinks[twin], position)
         lacking.settle(target, position.unfit)
         queries.swapped(target, position)
         _log.info("view swapped", view=target.view, sink=target.sink, lsn=format_lsn(position.lsn))

@@ -6,7 +6,7 @@ result is the same whichever way is taken; the ways differ in what they read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -124,6 +124,10 @@ class QueryChanges:
         return count > CHANGES_MAX and GROUPS_MAX < self._stored.count() <= 2 * count
 
     def _by_keys(self, evaluation: Evaluation, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Found:
+        by = sorted(replaced_by(self._spec.plan), key=lambda column: column.id)
+        shown = evaluation.shown(self._spec.plan.root, by, {name: told[name] for name in changed})
+        if shown is not None and shown[0].num_rows <= min(KEYS_MAX, self._keys_max()):
+            return self._of_keys(evaluation, by, *shown)
         refresh = evaluation.planned(changed, told)
         affected = evaluation.affected(refresh)
         if refresh.narrowed is None:
@@ -137,12 +141,16 @@ class QueryChanges:
             return self._of_many(evaluation, refresh, self._relations.kept(affected))
         if few.num_rows > self._keys_max():
             return self._in_full(evaluation, f"{few.num_rows} keys are affected")
-        keys = frame_of(self._spark, few, affected.schema)
-        rows = evaluation.rows_of_few(refresh.by, keys, few)
+        return self._of_keys(evaluation, by, few, affected.schema)
+
+    def _of_keys(self, evaluation: Evaluation, by: Sequence[Attribute], few: pa.Table, schema: StructType) -> Found:
+        """The rows that have these values, compared with those that had them."""
+        keys = frame_of(self._spark, few, schema)
+        rows = evaluation.rows_of_few(by, keys, few)
         try:
-            return self._of_few(evaluation, refresh, few, rows)
+            return self._of_few(evaluation, by, few, rows)
         except TooMany:
-            return self._compared(self._stored_of(evaluation, refresh, keys), rows, How.INCREMENTAL, few.num_rows)
+            return self._compared(self._stored_of(evaluation, by, keys), rows, How.INCREMENTAL, few.num_rows)
 
     def _tallied(
         self, evaluation: Evaluation, tally: Tally, changed: Mapping[str, DataFrame], told: Mapping[str, Held]
@@ -168,9 +176,9 @@ class QueryChanges:
         # Of a view with a handful of rows, one is a large share, and yet little.
         return max(1.0, share * self._stored.count())
 
-    def _of_few(self, evaluation: Evaluation, refresh: Refresh, few: pa.Table, rows: DataFrame) -> Found:
+    def _of_few(self, evaluation: Evaluation, by: Sequence[Attribute], few: pa.Table, rows: DataFrame) -> Found:
         new = self._few(rows)
-        stored = self._stored.with_keys(few.rename_columns([evaluation.column_of(each) for each in _by(refresh)]))
+        stored = self._stored.with_keys(few.rename_columns([evaluation.column_of(each) for each in by]))
         if not self._proved:
             self._require_nobody_elses(new, stored)
         return self._found(few_changes(self._spec, stored, new, self._lsn), rows.schema, How.INCREMENTAL, few.num_rows)
@@ -189,10 +197,10 @@ class QueryChanges:
         if count > self._keys_max():
             return self._anew(evaluation, f"{count} keys are affected")
         rows = evaluation.rows_of(refresh, affected)
-        return self._compared(self._stored_of(evaluation, refresh, affected), rows, How.INCREMENTAL, count)
+        return self._compared(self._stored_of(evaluation, refresh.by, affected), rows, How.INCREMENTAL, count)
 
-    def _stored_of(self, evaluation: Evaluation, refresh: Refresh, keys: DataFrame) -> DataFrame:
-        return self._stored.meeting(keys, {evaluation.column_of(each): each.sql for each in _by(refresh)})
+    def _stored_of(self, evaluation: Evaluation, by: Iterable[Attribute], keys: DataFrame) -> DataFrame:
+        return self._stored.meeting(keys, {evaluation.column_of(each): each.sql for each in by})
 
     def _anew(self, evaluation: Evaluation, why: str) -> Found:
         """In full where most files of the table change anyway: to compare would cost more than to write all of it."""
@@ -255,8 +263,3 @@ class QueryChanges:
         if found.num_rows > most:
             raise TooMany
         return found
-
-
-def _by(refresh: Refresh) -> list[Attribute]:
-    """In the order of the columns of `affected`."""
-    return sorted(refresh.by, key=lambda column: column.id)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from sinks.delta.files import live_mask
+from sinks.delta.having import PLACE, can_read, rows_having
 from sinks.delta.vectors import dead_rows
 
 if TYPE_CHECKING:
@@ -25,12 +26,15 @@ Bounds = Mapping[str, tuple[int, int]]
 """The least and the greatest value of columns of whole numbers and days."""
 BATCHES_AHEAD: Final = 4
 FILES_AHEAD: Final = 2
+ROWS_MAX: Final = 50_000
+"""More than so many wanted rows nobody reads here."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """It is read by itself: nothing is known of it but its bounds, and which of its rows are `dead`."""
 
+    path: str
     file: Any
     bounds: Bounds
     dead: BitMap | None
@@ -38,9 +42,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DataFiles:
-    """Of one version; `files` are on the `disk`."""
+    """Of one version; `files` are on the `disk`, in the `folder` if that is one of this machine."""
 
     schema: pa.Schema
+    folder: str | None
     disk: Any
     files: tuple[DataFile, ...]
 
@@ -56,10 +61,27 @@ class DataFiles:
         return [each for each in self.files if _may_hold(each.bounds, ends)]
 
     def batches(self, columns: Sequence[str], wanted: Mapping[str, Any], condition: Any) -> Iterator[pa.RecordBatch]:
-        """The rows that meet the condition, among files that may have a wanted value in each of these columns."""
+        """The rows that have a wanted value in each of these columns, which is what the condition says to Arrow."""
+        likely = self.likely(wanted)
+        if wanted and self.folder is not None and can_read(self.schema, (*columns, *wanted)):
+            return self._having(self.folder, likely, columns, wanted)
+        return self._scanned(likely, columns, wanted, condition)
+
+    def _having(
+        self, folder: str, likely: Sequence[DataFile], columns: Sequence[str], wanted: Mapping[str, Any]
+    ) -> Iterator[pa.RecordBatch]:
+        dead, schema = {each.path: each.dead for each in likely}, self.schema_of(columns)
+        for path, rows in rows_having(folder, list(dead), self.schema, columns, wanted, ROWS_MAX + 1):
+            is_left = _left(rows.column(PLACE), dead[path])
+            yield from (
+                (rows if is_left is None else rows.filter(is_left)).select(list(columns)).cast(schema).to_batches()
+            )
+
+    def _scanned(
+        self, likely: Sequence[DataFile], columns: Sequence[str], wanted: Mapping[str, Any], condition: Any
+    ) -> Iterator[pa.RecordBatch]:
         import pyarrow.dataset as ds
 
-        likely = self.likely(wanted)
         whole = [each.file for each in likely if each.dead is None]
         dataset = ds.FileSystemDataset(whole, self.schema, ds.ParquetFileFormat(), self.disk)
         yield from dataset.scanner(
@@ -79,7 +101,8 @@ def data_files(table: DeltaTable) -> DataFiles:
     import pyarrow.dataset as ds
 
     schema: pa.Schema = pa.schema(table.schema().to_arrow())  # type: ignore[arg-type]  # by Arrow's C interface
-    disk = _disk(table)
+    folder = _folder(table)
+    disk = _disk(table, folder)
     dead, format_ = dead_rows(table), ds.ParquetFileFormat()
     actions = pa.table(table.get_add_actions(flatten=True))
     names = [name for name in schema.names if _is_bounded(schema.field(name).type)]
@@ -93,17 +116,31 @@ def data_files(table: DeltaTable) -> DataFiles:
         for path, least, greatest in zip(paths, low.to_pylist(), high.to_pylist(), strict=True):
             if least is not None and greatest is not None:
                 bounds[path][name] = least, greatest
-    files = ((format_.make_fragment(path, disk), path) for path in paths)
-    return DataFiles(schema, disk, tuple(DataFile(file, bounds[path], dead.get(path)) for file, path in files))
+    files = (DataFile(path, format_.make_fragment(path, disk), bounds[path], dead.get(path)) for path in paths)
+    return DataFiles(schema, folder, disk, tuple(files))
 
 
-def _disk(table: DeltaTable) -> Any:
+def _folder(table: DeltaTable) -> str | None:
+    is_here = table.table_uri.startswith("file://")
+    return url2pathname(urlsplit(table.table_uri).path) if is_here else None
+
+
+def _disk(table: DeltaTable, folder: str | None) -> Any:
     import pyarrow.fs as pa_fs
 
-    if table.table_uri.startswith("file://"):
-        return pa_fs.SubTreeFileSystem(url2pathname(urlsplit(table.table_uri).path), pa_fs.LocalFileSystem())
+    if folder is not None:
+        return pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
     whole: Any = table.to_pyarrow_dataset()
     return whole.filesystem
+
+
+def _left(places: Any, dead: BitMap | None) -> pa.Array[Any] | None:
+    """Which of the rows at these places are not marked; None where all are left."""
+    import pyarrow as pa
+    from pyroaring import BitMap
+
+    gone = BitMap(places.to_numpy()) & dead if dead else None
+    return pa.array([place not in gone for place in places.to_pylist()], pa.bool_()) if gone else None
 
 
 def _may_hold(bounds: Bounds, ends: Bounds) -> bool:

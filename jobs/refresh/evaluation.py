@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.parts import session_for
-from jobs.plan.nodes import Attribute, Scan
+from jobs.plan.nodes import Attribute, Plan, Scan
 from jobs.plan.view import ViewPlan
 from jobs.refresh.fetched import FetchedScans
 from jobs.refresh.relations import ReadRelations
 from jobs.upkeep.narrow import Key, Known, Narrowed, Narrowing
 from jobs.upkeep.near import Near
 from jobs.upkeep.refresh import Refresh, keyed_sql, plan_refresh
+from jobs.upkeep.shown import shown_by
 from jobs.upkeep.tables import KEYS, State, Tables
 from jobs.upkeep.tallying import CHANGED, WAS, folded_sql, rows_sql, signed, stored_sql
 from sinks.delta.held import Held
@@ -29,6 +30,7 @@ from sinks.spec import ViewSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 # Names belong to the whole session.
 _naming: Final = threading.Lock()
@@ -72,6 +74,17 @@ class Evaluation:
         for name in found.before:
             self._call(name, State.BEFORE, self._relations.former_rows(name, known[name]))
         return found
+
+    def shown(
+        self, node: Plan, columns: Iterable[Attribute], known: Mapping[str, Held]
+    ) -> tuple[pa.Table, StructType] | None:
+        """Values of the node's columns, of at least the rows that are touched, where the changed rows show them."""
+        if len(known) != 1:
+            return None
+        [(relation, since)] = known.items()
+        sources = shown_by(node, columns, relation)
+        own = {column.sql: source for column, source in sources.items()} if sources is not None else None
+        return self._relations.distinct(relation, since, own) if own is not None else None
 
     def affected(self, refresh: Refresh) -> DataFrame:
         """The affected values of `refresh.by`, by number."""

@@ -47,6 +47,60 @@ def values_in(pairs: pa.Table, column: str) -> Any:
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks])
 
 
+def distinct_rows(pairs: pa.Table, columns: Mapping[str, str]) -> pa.Table:
+    """What the rows of both sides have in these columns, each row of them once, under the names that they map from."""
+    import pyarrow as pa
+
+    sides = [_rows(pairs.column(side)).select([*columns.values()]) for side in (OLD, NEW)]
+    whole = pa.concat_tables([sides[0], sides[1].cast(sides[0].schema)]).rename_columns([*columns])
+    return whole.group_by([*columns]).aggregate([])
+
+
+def rows_of_side(
+    pairs: pa.Table, side: str, key: str, wanted: Mapping[str, Any], columns: Sequence[str]
+) -> pa.Table | None:
+    """One side's rows that have one of the wanted values in each of these columns; None where others may have them.
+
+    Others may not where each wanted value of the key, which is unique, is the key of some pair.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if key not in wanted or not all(_is_plain(values.type) for values in wanted.values()):
+        return None
+    sides = {each: _rows(pairs.column(each)) for each in (OLD, NEW)}
+    known = (sides[each].column(key) for each in (OLD, NEW))
+    keys = pa.chunked_array([chunk for column in known for chunk in column.chunks])
+    if not pc.all(pc.is_in(_like(wanted[key], keys.type), keys), min_count=0).as_py():
+        return None
+    rows = sides[side]
+    for name, values in wanted.items():
+        rows = rows.filter(pc.is_in(rows.column(name), _like(values, rows.schema.field(name).type)))
+    return rows.select(list(columns))
+
+
+def _rows(structs: Any) -> pa.Table:
+    """Those that are there."""
+    import pyarrow as pa
+
+    return pa.Table.from_struct_array(structs.filter(structs.is_valid()))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Of which equal values are alike: not 0 and -0."""
+    import pyarrow as pa
+
+    return not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+
+
+def _like(values: Any, kind: Any) -> Any:
+    """As one array of the type, which a set of values has to be."""
+    import pyarrow as pa
+
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return whole if whole.type == kind else whole.cast(kind)
+
+
 def spark_schema(types: Mapping[str, str]) -> StructType:
     """The schema of the pairs."""
     from pyspark.sql.types import StructField, StructType

@@ -10,13 +10,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from jobs.refresh.data_files import DataFiles, data_files
+from jobs.refresh.data_files import ROWS_MAX, DataFiles, data_files
 from sinks.delta.opened import answer_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ROWS_MAX: Final = 50_000
 BYTES_MAX: Final = 64 << 20
 """More than this is Spark's."""
 

@@ -17,13 +17,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from jobs.plan.nodes import Scan, walk
+from jobs.plan.nodes import Scan
 from jobs.plan.view import ViewPlan
-from jobs.refresh.images import alike, paired, spark_schema, struct_type, values_in
+from jobs.plan.walk import walk
+from jobs.refresh.images import alike, distinct_rows, paired, rows_of_side, spark_schema, struct_type, values_in
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
 from jobs.refresh.ways import Way, readable, way
 from jobs.upkeep.tables import NEW, OLD
-from sinks.arrow_frames import frame_of, rows_in, with_columns
+from sinks.arrow_frames import frame_of, rows_in
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
@@ -32,6 +33,7 @@ from sinks.spec import ViewSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 CHANGES_MAX: Final = 10_000
 """More changed keys than this are looked up by Spark."""
@@ -161,14 +163,34 @@ class ReadRelations:
         pairs = self._pairs.get((name, since))
         return values_in(pairs, column) if pairs is not None else None
 
+    def distinct(self, name: str, since: Held, columns: Mapping[str, str]) -> tuple[pa.Table, StructType] | None:
+        """What the changed rows have or had in the columns, under the names that map to these, if that is at hand."""
+        if (pairs := self._pairs.get((name, since))) is None:
+            return None
+        types = self._relations[name].types
+        return distinct_rows(pairs, columns), struct_type({own: types[column] for own, column in columns.items()})
+
     def are_few(self, name: str, since: Held) -> bool:
         """Whether its images are rows that this process made."""
         return (name, since) in self._pairs
 
     def lookup(self, name: str, held: Held, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         """The rows that have one of the wanted values in each of these columns; TooMany where they are not few."""
+        at_hand = self._at_hand(name, held, wanted, columns)
+        if at_hand is not None:
+            return at_hand
         sink = self._relations[name].sink
         return rows_among(sink.path, sink.storage_options, held.version, columns, wanted)
+
+    def _at_hand(self, name: str, held: Held, wanted: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
+        """The same, where the batch has changed all of these rows: of a large table this saves reading its files."""
+        relation, moved = self._relations[name], self._moved.get(name)
+        # All that lead to the same rows of now are alike.
+        pairs = next((each for (whose, _), each in [*self._pairs.items()] if whose == name), None)
+        if moved is None or pairs is None or len(relation.spec.key) != 1:
+            return None
+        side = NEW if held == relation.sink.held() else OLD if held == moved.before else None
+        return rows_of_side(pairs, side, relation.spec.key[0], wanted, columns) if side is not None else None
 
     def former(self, name: str, since: Held) -> Held:
         """Where the rows can be read that the relation had; Untold where nothing can say that."""
@@ -237,9 +259,9 @@ class ReadRelations:
         if moved.count > CHANGES_MAX:
             raise TooMany
         spec, sink, columns = relation.spec, relation.sink, relation.columns
-        own = with_columns(changes, (*columns, OP))
-        known = rows_in(own)
-        changed = own.toArrow() if known is None else known
+        own = [*columns, OP]
+        known = rows_in(changes)
+        changed = changes.select(*map(quoted, own)).toArrow() if known is None else known.select(own)
         keys = changed.select(list(spec.key))
         before = rows_with(sink.path, sink.storage_options, moved.before.version, columns, keys)
         schema = spark_schema(relation.types)

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.parts import session_for
+from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.images import struct_type
-from jobs.refresh.lookup import BYTES_MAX, ROWS_MAX, rows_with
+from jobs.refresh.lookup import BYTES_MAX, rows_with
 from jobs.refresh.relations import rows_at
 from sinks.arrow_frames import frame_of
 from sinks.delta import DeltaSink

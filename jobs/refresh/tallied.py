@@ -74,6 +74,13 @@ class Tallied:
     def rows(self, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Few | Many | None:
         """None where no group is touched."""
         signed, is_exact = self._evaluation.signed(changed, told)
+        groups = self._shown_groups(changed, told)
+        if groups is not None and groups.num_rows <= GROUPS_MAX:
+            # Groups are all that is asked of these rows before they are folded; of them more may be read than needed.
+            try:
+                return self._few(signed, groups, is_exact=is_exact)
+            except TooMany:
+                pass
         few = signed.limit(2 * GROUPS_MAX + 1).toArrow()
         if few.num_rows == 0:
             return None
@@ -83,6 +90,13 @@ class Tallied:
             except TooMany:
                 pass
         return self._many(signed, is_exact=is_exact)
+
+    def _shown_groups(self, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> pa.Table | None:
+        """At least those that are touched, if the changed rows show them."""
+        if not self._groups:
+            return pa.table({})
+        shown = self._evaluation.shown(self._tally.aggregate, self._groups, {name: told[name] for name in changed})
+        return shown[0] if shown is not None else None
 
     def _few(self, signed: DataFrame, few: pa.Table, *, is_exact: bool) -> Few:
         stored = self._stored.with_keys(self._named(few, self._groups)) if self._groups else self._stored.all_few()

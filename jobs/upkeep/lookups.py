@@ -8,23 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jobs.plan.nodes import (
-    Attribute,
-    Equality,
-    Expr,
-    Filter,
-    Join,
-    Limit,
-    Lookup,
-    LookupKind,
-    Plan,
-    Project,
-    Window,
-    inputs,
-    outer_reads,
-)
+from jobs.plan.nodes import Attribute, Equality, Expr, Filter, Join, Limit, Lookup, LookupKind, Plan, Project, Window
 from jobs.plan.render import answer, conjunction, names, table
 from jobs.plan.types import BOOL
+from jobs.plan.walk import inputs, outer_reads
 from jobs.upkeep.equalities import Equalities
 from jobs.upkeep.joins import renamed
 from jobs.upkeep.levels import Level, level

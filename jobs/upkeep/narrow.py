@@ -29,11 +29,9 @@ from jobs.plan.nodes import (
     SetOperation,
     Unnest,
     Window,
-    inputs,
-    outer_reads,
-    relations,
 )
 from jobs.plan.types import BOOL
+from jobs.plan.walk import inputs, outer_reads, relations
 from jobs.upkeep.equalities import Equalities
 from jobs.upkeep.tables import KEYS
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.plan.nodes import Attribute, Keyed, Plan, relations
+from jobs.plan.nodes import Attribute, Keyed, Plan
 from jobs.plan.render import derived, names, table
+from jobs.plan.walk import relations
 from jobs.upkeep.near import Near
 from jobs.upkeep.tables import State, Tables
 

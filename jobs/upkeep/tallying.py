@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from jobs.plan.nodes import Aggregate, Attribute, Expr, Filter, Join, Plan, Project, Scan, walk
+from jobs.plan.nodes import Aggregate, Attribute, Expr, Filter, Join, Plan, Project, Scan
 from jobs.plan.render import listed, quoted, render, table
 from jobs.plan.tally import Fold, Tally, fold_of
 from jobs.plan.view import ViewPlan
+from jobs.plan.walk import walk
 from jobs.upkeep.affected import same_image
 from jobs.upkeep.near import Near
 from jobs.upkeep.tables import NEW, OLD, State, Tables

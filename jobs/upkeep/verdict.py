@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from jobs.plan.nodes import Attribute, relations
+from jobs.plan.nodes import Attribute
 from jobs.plan.view import ViewPlan
+from jobs.plan.walk import relations
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.narrow import Key, narrow, narrowed_scans
 from jobs.upkeep.planning import Cost

@@ -6,7 +6,7 @@ process alone, so whoever is killed leaves a table that nobody goes on with, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,14 +51,15 @@ class BesideDelta(DeltaSink):
         self._at = position
         return written
 
-    def load(self, rows: pa.Table, position: Position) -> Written:
-        """The same of rows in memory, without Spark, where there is no table yet."""
+    def load(self, shares: Iterable[pa.Table], position: Position) -> Written:
+        """The same without Spark, where there is no table yet; each share of the rows has keys of its own."""
         stamp = Stamp(self._spec.name, new_generation([]), self._spec.fingerprint, position)
         mark = Mark(self._path, stamp, self._app, 1)
-        load_rows(rows.select(self._spec.columns), mark, self._spec.key, self.table_properties, self._options)
+        columns = (rows.select(self._spec.columns) for rows in shares)
+        loaded = load_rows(columns, mark, self._spec.key, self.table_properties, self._options)
         self._require_made(mark)
         self._at = position
-        return Written(upserts=rows.num_rows)
+        return Written(upserts=loaded)
 
     def rewrite(self, rows: DataFrame, position: Position) -> Written:
         """As of any table."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 from sinks.delta.opened import commit_file, sign_of
 
 LOG: Final = "_delta_log"
+PAST_MAX: Final = 4
 DRAFTS: Final = ".*.tmp"
 """Commits of processes that were killed before these were in place."""
 Entry = dict[str, Any]
@@ -35,6 +36,8 @@ class _Log:
     version: int = -1
     sign: tuple[int, ...] = ()
     files: dict[str, Entry] = field(default_factory=dict)
+    past: dict[int, dict[str, Entry]] = field(default_factory=dict)
+    """The same of some versions before: queries ask for what a batch has just replaced."""
 
 
 _guard: Final = threading.Lock()
@@ -45,13 +48,27 @@ def live_files(folder: str, version: int) -> dict[str, Entry]:
     """The files of a version, by path; to be looked at, not changed."""
     with _guard:
         log = _logs.get(folder)
-        if log is None or log.version > version or sign_of(folder, log.version) != log.sign:
+        if log is None or sign_of(folder, log.version) != log.sign:
             log = _from_checkpoint(folder, version)
-        for number in range(log.version + 1, version + 1):
-            take(log.files, _actions(folder, number))
-        log.version, log.sign = version, sign_of(folder, version)
-        _logs[folder] = log
+        elif version in log.past:
+            return log.past[version]
+        elif version < log.version:
+            return _read_up_to(_from_checkpoint(folder, version), folder, version).files
+        _logs[folder] = _read_up_to(log, folder, version)
+        log.sign = sign_of(folder, version)
         return log.files
+
+
+def _read_up_to(log: _Log, folder: str, version: int) -> _Log:
+    while log.version < version:
+        actions = [*_actions(folder, log.version + 1)]
+        log.past[log.version] = log.files
+        log.files = dict(log.files)
+        take(log.files, actions)
+        log.version += 1
+        for former in sorted(log.past)[:-PAST_MAX]:
+            del log.past[former]
+    return log
 
 
 def make_version(folder: str, version: int, actions: Iterable[Mapping[str, Any]]) -> None:

@@ -29,6 +29,7 @@ from cdc.errors import CdcError, OperatorError, TransientError
 from sinks.delta.direct import FULL
 
 CAUSES_MAX: Final = 20
+FRAMES_MAX: Final = 20
 # They have no ancestor of their own in Python.
 _CONFLICTS: Final = (
     ConcurrentAppendException,
@@ -75,7 +76,7 @@ def translate(error: Exception, doing: str) -> CdcError | None:
 
 def causes(error: Exception) -> list[Cause]:
     """The Java exceptions behind an exception, outermost first."""
-    java: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    java: Any = _java(error)
     found: list[Cause] = []
     try:
         while java is not None and len(found) < CAUSES_MAX:
@@ -86,12 +87,28 @@ def causes(error: Exception) -> list[Cause]:
     return found
 
 
+def thrown_at(error: Exception) -> list[str]:
+    """Where the innermost Java exception was thrown: classes, methods and lines, which never hold data."""
+    java: Any = _java(error)
+    try:
+        while java is not None and (cause := java.getCause()) is not None:
+            java = cause
+        trace = list(java.getStackTrace())[:FRAMES_MAX] if java is not None else []
+        return [f"{each.getClassName()}.{each.getMethodName()}:{each.getLineNumber()}" for each in trace]
+    except Py4JError:
+        return []
+
+
 def condition(error: Exception) -> str:
     """Spark's name for the error, which never holds data."""
     if isinstance(error, PySparkException):
         return error.getCondition() or ""
     match = next((match for cause in causes(error) if (match := _CONDITION.match(cause.message))), None)
     return match[1] if match else ""
+
+
+def _java(error: Exception) -> Any:
+    return getattr(error, "_origin", None) or getattr(error, "java_exception", None)
 
 
 def _conflict(error: Exception, found: list[Cause], doing: str) -> CdcError | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +19,12 @@ if TYPE_CHECKING:
     from pyroaring import BitMap
 
 
-def read_file(folder: str, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_file(folder: str, path: str) -> pa.Table:
     """All rows of a file, marked or not."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(
-        Path(folder, path), columns=list(columns) if columns else None, partitioning=None, use_threads=False
-    )
+    rows = pq.read_table(Path(folder, path), partitioning=None, use_threads=False)
     # Of texts and bytes as delta-rs writes them, Arrow neither filters nor compares any.
     plain = [pa.field(field.name, _plain(field.type), field.nullable) for field in rows.schema]
     return rows.cast(pa.schema(plain))

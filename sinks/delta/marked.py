@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from sinks.delta.commit import Commit
 from sinks.delta.direct import refusals, taken_turn
 from sinks.delta.entries import Entry, Unreadable, about, live_files, make_version, removal
-from sinks.delta.files import live_rows, read_file, written_file
+from sinks.delta.files import live_rows, written_file
+from sinks.delta.having import PLACE, rows_having
 from sinks.delta.opened import is_local, newest
 from sinks.delta.vectors import dead_rows, enable, widened, write_vectors
 from sinks.protocol import OP, UPSERT
@@ -33,7 +33,6 @@ SMALL_FILE_BYTES: Final = 1 << 20
 SMALL_FILES_MAX: Final = 8
 """So many small files become one with the next batch: each costs every reader an open."""
 CHECKPOINT_EVERY: Final = 50
-READERS: Final = 2
 ENGINE: Final = "Afterimage"
 
 
@@ -92,31 +91,25 @@ def _actions(
 
 def _positions(folder: str, files: Mapping[str, Entry], rows: pa.Table, key: Sequence[str]) -> dict[str, BitMap]:
     """Where the batch's keys stand in the files, marked as deleted or not."""
-    wanted = rows.select(list(key))
-    likely = [path for path, entry in files.items() if _may_hold(entry, wanted.column(0), key[0])]
-    with ThreadPoolExecutor(READERS) as readers:
-        found = readers.map(lambda path: _found(folder, path, wanted), likely)
-        return {path: positions for path, positions in zip(likely, found, strict=True) if positions}
-
-
-def _found(folder: str, path: str, wanted: pa.Table) -> BitMap:
-    import pyarrow as pa
-    import pyarrow.compute as pc
     from pyroaring import BitMap
 
-    names = wanted.column_names
-    there = read_file(folder, path, names)
-    first = there.column(names[0])
-    # NULL is a value here, and so it is to is_in().
-    places = pc.indices_nonzero(pc.is_in(first, wanted.column(0).combine_chunks().cast(first.type)))
-    if len(names) > 1:
-        keys = set(zip(*(wanted.column(name).to_pylist() for name in names), strict=True))
-        there = there.take(places)
-        values = zip(
-            *(there.column(name).cast(wanted.schema.field(name).type).to_pylist() for name in names), strict=True
-        )
-        places = places.filter(pa.array([each in keys for each in values], pa.bool_()))
-    return BitMap(places.to_numpy())
+    wanted = rows.select(list(key))
+    likely = [path for path, entry in files.items() if _may_hold(entry, wanted.column(0), key[0])]
+    columns = key if len(key) > 1 else ()
+    among = {name: wanted.column(name) for name in key}
+    found = rows_having(folder, likely, rows.schema, columns, among)
+    whole = set(_tuples(wanted, columns)) if columns else None
+    return {path: BitMap(_places(there, columns, whole)) for path, there in found}
+
+
+def _places(there: pa.Table, columns: Sequence[str], whole: Set[tuple[Any, ...]] | None) -> Any:
+    """Of rows that have some key's value in each column, those that have all of one key."""
+    places = there.column(PLACE).to_numpy()
+    return places if whole is None else places[[each in whole for each in _tuples(there, columns)]]
+
+
+def _tuples(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
 
 def _may_hold(entry: Entry, wanted: Any, name: str) -> bool:

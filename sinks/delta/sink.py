@@ -28,6 +28,8 @@ from sinks.standing import Located, lost, new_generation, overtaken
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sinks.delta.beside import BesideDelta
+
 
 class DeltaSink:
     """A view's table under `<delta.path>/<pipeline>/<folder>`; readers see a commit whole or not at all."""
@@ -153,7 +155,7 @@ class DeltaSink:
         self._require_made(commit)
         return Written(upserts=rows_written(self._path, self._options))
 
-    def beside(self) -> DeltaSink:
+    def beside(self) -> BesideDelta:
         """A table in another folder, always a new one."""
         from sinks.delta.beside import BesideDelta
 

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_MAX: Final = 25_000
+KNOWN_ROWS_MAX: Final = 250_000
+"""Of rows that this process has anyway."""
 UNKNOWN_ROWS_MAX: Final = 5_000
 """Of rows whose size Spark cannot tell beforehand."""
 BYTES_MAX: Final = 32 << 20
+KNOWN_BYTES_MAX: Final = 80 << 20
 
 
 def write_small(
@@ -46,7 +49,7 @@ def write_small(
 def few_rows(rows: DataFrame) -> Any | None:
     """All of the rows as an Arrow table; None where they are too many."""
     if (known := rows_in(rows)) is not None:
-        return known if known.num_rows <= ROWS_MAX and known.nbytes <= BYTES_MAX else None
+        return known if known.num_rows <= KNOWN_ROWS_MAX and known.nbytes <= KNOWN_BYTES_MAX else None
     most = ROWS_MAX if estimated_bytes(rows) <= BYTES_MAX else UNKNOWN_ROWS_MAX
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None

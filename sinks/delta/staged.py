@@ -7,7 +7,7 @@ that tidying removes, and a table beside that the next load removes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.settings import Delta
@@ -37,25 +37,42 @@ def remove_beside(settings: Delta, pipeline: str, view: str) -> None:
 
 
 def load_rows(
-    rows: pa.Table, commit: Mark, key: Sequence[str], properties: Mapping[str, str], storage_options: Mapping[str, str]
-) -> None:
-    """Make the rows a new table, as a load by Spark would: in files of neighbouring keys. The last commit is ours."""
-    import pyarrow.compute as pc
+    shares: Iterable[pa.Table],
+    commit: Mark,
+    key: Sequence[str],
+    properties: Mapping[str, str],
+    storage_options: Mapping[str, str],
+) -> int:
+    """Make the rows a new table, as a load by Spark would: in files of neighbouring keys. The last commit is ours.
+
+    How many rows there are is the answer.
+    """
     from deltalake import DeltaTable, write_deltalake
     from deltalake.exceptions import DeltaError
 
-    order = pc.sort_indices(rows, [(name, "ascending") for name in key])
-    ends = range(0, max(rows.num_rows, 1), ROWS_PER_FILE_MAX)
+    options, pieces, count = dict(storage_options) or None, _pieces(shares, key), 0
+    first = next(pieces)
+    piece: pa.Table | None = first
     try:
-        table = DeltaTable.create(
-            commit.path, rows.schema, configuration={**properties}, storage_options=dict(storage_options) or None
-        )
-        for start in ends:
-            stamped = taken_turn(table, commit) if start == ends[-1] else None
-            piece = rows.take(order.slice(start, ROWS_PER_FILE_MAX))
+        table = DeltaTable.create(commit.path, first.schema, configuration={**properties}, storage_options=options)
+        while piece is not None:
+            following = next(pieces, None)
+            stamped = taken_turn(table, commit) if following is None else None
             write_deltalake(table, piece, mode="append", commit_properties=stamped)
+            count, piece = count + piece.num_rows, following
     except (DeltaError, OSError) as error:
         raise refused(commit.stamp.view, error) from None  # its message may quote a row
+    return count
+
+
+def _pieces(shares: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
+    """A file's rows each, sorted; a first one without rows where the first share has none."""
+    import pyarrow.compute as pc
+
+    for number, rows in enumerate(shares):
+        order = pc.sort_indices(rows, [(name, "ascending") for name in key])
+        for start in range(0, max(rows.num_rows, number == 0), ROWS_PER_FILE_MAX):
+            yield rows.take(order.slice(start, ROWS_PER_FILE_MAX))
 
 
 def adopt_files(settings: Delta, pipeline: str, folder: str, commit: Mark, properties: Mapping[str, str]) -> None:

@@ -14,6 +14,10 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from sinks.delta.entries import Unreadable, live_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -53,12 +57,43 @@ def write_vectors(folder: str, vectors: Mapping[str, BitMap]) -> dict[str, dict[
 
 def dead_rows(table: DeltaTable) -> dict[str, BitMap]:
     """The rows of each file that are marked as deleted."""
+    if not is_enabled(table):
+        return {}
+    if table.table_uri.startswith("file://"):
+        folder = url2pathname(urlsplit(table.table_uri).path)
+        try:
+            files = live_files(folder, table.version())
+            marked = {path: vector for path, entry in files.items() if (vector := entry.get("deletionVector"))}
+            return read_vectors(folder, marked)
+        except Unreadable:
+            pass
+    return expanded(table)
+
+
+def read_vectors(folder: str, descriptors: Mapping[str, Mapping[str, Any]]) -> dict[str, BitMap]:
+    """The vectors of these descriptors, by the same names; Unreadable where they are not such as we write."""
+    found, contents = {}, dict[str, bytes]()
+    for path, descriptor in descriptors.items():
+        name = file_of(descriptor)
+        if name is None:
+            raise Unreadable
+        try:
+            if name not in contents:
+                contents[name] = Path(folder, name).read_bytes()
+            found[path] = _decoded(contents[name], descriptor["offset"], descriptor["sizeInBytes"])
+        except (OSError, ValueError, struct.error) as error:
+            raise Unreadable from error
+    return found
+
+
+def expanded(table: DeltaTable) -> dict[str, BitMap]:
+    """As delta-rs says it, a truth value for each row."""
     import numpy as np
     import pyarrow as pa
     from pyroaring import BitMap
 
     found: dict[str, BitMap] = {}
-    for batch in map(pa.record_batch, table.deletion_vectors() if is_enabled(table) else ()):
+    for batch in map(pa.record_batch, table.deletion_vectors()):
         kept = batch.column("selection_vector")
         for at, uri in enumerate(map(str, batch.column("filepath").to_pylist())):
             is_live = kept[at].values.to_numpy(zero_copy_only=False)
@@ -103,6 +138,17 @@ def file_of(descriptor: Mapping[str, Any]) -> str | None:
 def _encoded(rows: BitMap) -> bytes:
     # One bitmap of 32 bits for each value of the upper half: no file has so many rows that there is a second.
     return struct.pack("<iqI", _MAGIC, 1, 0) + rows.serialize()
+
+
+def _decoded(content: bytes, offset: int, size: int) -> BitMap:
+    from pyroaring import BitMap
+
+    body = content[offset + 4 : offset + 4 + size]
+    [checksum] = struct.unpack_from(">I", content, offset + 4 + size)
+    magic, bitmaps, upper = struct.unpack_from("<iqI", body)
+    if (magic, bitmaps, upper) != (_MAGIC, 1, 0) or checksum != zlib.crc32(body):
+        raise Unreadable
+    return BitMap.deserialize(body[struct.calcsize("<iqI") :])
 
 
 def z85(data: bytes) -> str:

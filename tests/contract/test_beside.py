@@ -156,7 +156,7 @@ def test_the_files_of_a_table_keep_their_statistics_and_every_reader_reads_them(
     else:
         assert isinstance(beside, BesideDelta)
         monkeypatch.setattr(staged, "ROWS_PER_FILE_MAX", 20)
-        assert beside.load(rows.drop(OP, LSN, AT).toArrow(), at(100)) == Written(upserts=50)
+        assert beside.load([rows.drop(OP, LSN, AT).toArrow()], at(100)) == Written(upserts=50)
         assert beside.size(beside.held().version).files == 3
     beside.write(TIMED.frame(spark, [(DELETE, 20, (7,)), (UPSERT, 21, (90, None, "z"))]), at(200))
     was = sink.held()
@@ -206,7 +206,7 @@ def test_a_table_is_the_same_by_whichever_way_it_is_loaded(
             if way == "spark":
                 beside.replace(frame, at(100))
             else:
-                beside.load(frame.drop(OP, LSN, AT).toArrow(), at(100))
+                beside.load([frame.drop(OP, LSN, AT).toArrow()], at(100))
             assert beside.position() == at(100)
             assert sorted(row[0] for row in beside.rows()) == sorted(row[0] for _, _, row in rows)
             table = DeltaTable(beside.path)

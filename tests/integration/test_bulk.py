@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import jobs.bulk.newest
+import jobs.bulk.sample
 import jobs.bulk.scan
-import jobs.changes
+import jobs.bulk.shares
 from cdc.settings import Kafka
 from cdc.stack.server import Endpoint
 from cdc.values import encoder
@@ -21,6 +25,7 @@ from jobs.native_rows import Unusual
 from jobs.tables import ColumnInfo, TableInfo
 from sinks.protocol import AT, LSN, OP, UPSERT
 from tests.support.events import EventLog, Row, table
+from tests.support.reading import read_by
 
 ID = ColumnInfo("id", "bigint", 20, 20, key=True, nullable=False)
 NAME = ColumnInfo("name", "text", 25, 25)
@@ -31,19 +36,22 @@ ALL = 2**62
 class Topic:
     """One table's topic, and both ways to read it."""
 
-    def __init__(self, spark: SparkSession, kafka: Kafka, info: TableInfo) -> None:
+    def __init__(self, spark: SparkSession, kafka: Kafka, info: TableInfo, folder: Path) -> None:
         self.info, self.log = info, EventLog(kafka.bootstrap, info)
-        self._spark, self._kafka = spark, kafka
+        self._spark, self.kafka, self._folder = spark, kafka, folder
+        self.shares = 0
+        """In so many the rows came last."""
 
     def natively(self, floor: int = 0, ceiling: int = ALL, end=None, info=None) -> list[tuple]:
         """Its rows, in some order of their own."""
         offsets = self.log.start, end or self.log.ends
-        rows = read_rows(info or self.info, self._kafka, offsets, (floor, ceiling), lambda _: None)
-        return _ordered(rows.to_pylist())
+        shares = [*read_rows(info or self.info, self.kafka, offsets, (floor, ceiling), lambda _: None, self._folder)]
+        self.shares = len(shares)
+        return _ordered(pa.concat_tables(shares).to_pylist())
 
     def by_spark(self, floor: int = 0, ceiling: int = ALL, end=None, info=None) -> list[tuple]:
         offsets = self.log.start, end or self.log.ends
-        changes = read_changes(self._spark, info or self.info, self._kafka, offsets, (floor, ceiling))
+        changes = read_changes(self._spark, info or self.info, self.kafka, offsets, (floor, ceiling))
         found = changes.frame.where(f"{OP} = '{UPSERT}'").drop(OP, LSN, AT).toArrow().to_pylist()
         changes.release()
         return _ordered(found)
@@ -54,12 +62,14 @@ def _ordered(rows: list[dict]) -> list[tuple]:
 
 
 @pytest.fixture
-def topic(spark: SparkSession, kafka: Endpoint, pipeline_name: str, monkeypatch: pytest.MonkeyPatch):
+def topic(spark: SparkSession, kafka: Endpoint, pipeline_name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Makes topics; Spark reads all of them."""
-    monkeypatch.setattr(jobs.changes, "RECORDS_MAX", -1)
+    read_by(monkeypatch, "spark")
 
     def make(*columns: ColumnInfo, name: str = "orders") -> Topic:
-        return Topic(spark, Kafka(bootstrap=kafka.address), table(pipeline_name, columns, name=name))
+        return Topic(
+            spark, Kafka(bootstrap=kafka.address), table(pipeline_name, columns, name=name), tmp_path / "put by"
+        )
 
     return make
 
@@ -70,6 +80,14 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs.bulk.scan, "BYTES_AT_ONCE", 500)
     monkeypatch.setattr(jobs.bulk.scan, "RECORDS_AT_ONCE", 7)
     monkeypatch.setattr(jobs.bulk.newest, "FOLD_BYTES", 0)
+
+
+@pytest.fixture
+def in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a few records each, put by on disk after every chunk."""
+    monkeypatch.setattr(jobs.bulk.sample, "ONE_SHARE_RECORDS", 0)
+    monkeypatch.setattr(jobs.bulk.sample, "SHARE_RECORDS", 9)
+    monkeypatch.setattr(jobs.bulk.shares, "HELD_BYTES", 0)
 
 
 def row(key: int, name: str | None = "n", price: str | None = "1.00") -> Row:
@@ -105,6 +123,55 @@ def test_histories_are_read_as_spark_reads_them(topic, in_small_pieces, seed):
     assert made.natively(floor=100, ceiling=200) == made.by_spark(floor=100, ceiling=200)
     half = tuple(end // 2 for end in made.log.ends)
     assert made.natively(end=half) == made.by_spark(end=half)
+
+
+@pytest.mark.parametrize("seed", range(4, 7))
+def test_histories_are_read_in_shares_as_spark_reads_them(topic, in_small_pieces, in_shares, seed, tmp_path):
+    made = topic(ID, NAME, PRICE)
+    _history(made.log, random.Random(seed))
+    assert made.natively() == made.by_spark()
+    assert made.shares > 3
+    assert made.natively(floor=100, ceiling=200) == made.by_spark(floor=100, ceiling=200)
+    assert not [*tmp_path.iterdir()], "nothing stays"
+
+
+def test_shares_have_keys_of_their_own_in_order(topic, in_shares, tmp_path):
+    name = replace(NAME, key=True, nullable=False)
+    made = topic(name, ID)
+    names = [f"{word} {number}" for number in range(30) for word in ("é", "a", "𝄞")]
+    made.log.transaction(10, *(("c", {"name": each, "id": 1}) for each in names), ("t", None))
+    made.log.transaction(20, *(("c", {"name": each, "id": 2}) for each in names[::2]))
+    offsets = made.log.start, made.log.ends
+    shares = [*read_rows(made.info, made.kafka, offsets, (0, ALL), lambda _: None, tmp_path)]
+    bounds = [(min(each), max(each)) for share in shares if (each := share.column("name").to_pylist())]
+    assert len(bounds) > 3
+    assert bounds == sorted(bounds)
+    assert all(one[1] < two[0] for one, two in pairwise(bounds))
+    assert sorted(name for share in shares for name in share.column("name").to_pylist()) == sorted(names[::2])
+
+
+def test_a_load_that_is_not_wanted_any_more_leaves_nothing(topic, in_shares, tmp_path):
+    made = topic(ID, NAME, PRICE)
+    made.log.transaction(10, *(("c", row(key)) for key in range(50)))
+    heard = []
+
+    def on_read(count: int) -> None:
+        heard.append(count)
+        if count == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(read_rows(made.info, made.kafka, (made.log.start, made.log.ends), (0, ALL), on_read, tmp_path / "a"))
+    assert sum(heard) >= 50
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_would_be_too_many_shares_is_left_to_spark(topic, in_shares, monkeypatch):
+    monkeypatch.setattr(jobs.bulk.sample, "SHARES_MAX", 2)
+    made = topic(ID, NAME, PRICE)
+    made.log.transaction(10, *(("c", row(key)) for key in range(50)))
+    with pytest.raises(Unusual, match="size"):
+        made.natively()
 
 
 def test_an_empty_range_is_left_to_spark(topic):

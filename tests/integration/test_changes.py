@@ -1,4 +1,4 @@
-"""Ranges of real topics as the last change per key: by the driver for small ranges, by Spark for others, the same."""
+"""Ranges of real topics as the last change per key: by the driver, one by one or in bulk, and by Spark, the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-import jobs.changes
+import jobs.bulk.scan
 import jobs.kafka_options
 import jobs.small_range
 from cdc.errors import OperatorError, ProtocolError, TransientError
@@ -23,6 +23,7 @@ from jobs.tables import ColumnInfo, TableInfo
 from jobs.unfit import STRICT, Watch, digest
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 from tests.support.events import EventLog, table
+from tests.support.reading import WAYS, read_by
 
 ID = ColumnInfo("id", "bigint", 20, 20, key=True, nullable=False)
 NAME = ColumnInfo("name", "text", 25, 25)
@@ -30,10 +31,9 @@ PRICE = ColumnInfo("price", "numeric(10,2)", 1700, 1700, type_mod=(10 << 16 | 2)
 ALL = 2**62
 
 
-@pytest.fixture(params=["driver", "spark"])
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "spark":
-        monkeypatch.setattr(jobs.changes, "RECORDS_MAX", -1)
+    read_by(monkeypatch, request.param)
     return request.param
 
 
@@ -317,6 +317,7 @@ def free_port_kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setitem(jobs.kafka_options.PATIENCE, "kafka.default.api.timeout.ms", "2000")
     monkeypatch.setitem(jobs.kafka_options.PATIENCE, "kafka.request.timeout.ms", "1000")
     monkeypatch.setattr(jobs.small_range, "SILENCE_S", 1.0)
+    monkeypatch.setattr(jobs.bulk.scan, "SILENCE_S", 1.0)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return Kafka(bootstrap=f"127.0.0.1:{probe.getsockname()[1]}")

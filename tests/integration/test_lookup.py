@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from contextlib import nullcontext
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
+import jobs.refresh.data_files
+import jobs.refresh.lookup
 from cdc.settings import Delta
 from jobs.refresh.data_files import data_files
-from jobs.refresh.lookup import row_values, rows_with
+from jobs.refresh.lookup import TooMany, row_values, rows_with
 from sinks.delta import DeltaSink, commit
 from sinks.protocol import UPSERT, Position
 from tests.support.sinks import View, arrow_type
@@ -53,6 +57,13 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     return sink.path
 
 
+@pytest.fixture(params=["polars", "arrow"], autouse=True)
+def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either of the two that read files."""
+    if request.param == "arrow":
+        monkeypatch.setattr(jobs.refresh.data_files, "can_read", lambda *_: False)
+
+
 def everything(path: str) -> pa.Table:
     # Without a filter, nothing is left out.
     return pa.table(DeltaTable(path).to_pyarrow_table())
@@ -89,3 +100,22 @@ def test_files_that_cannot_hold_a_number_or_a_day_are_left_out(table: str):
     assert len(files.likely({"id": pa.array([3, None])})) == every
     assert len(files.likely({"day": pa.array([dt.date(1900, 1, 1)])})) < every
     assert len(files.likely({"note": pa.array(["a"])})) == every
+
+
+def test_a_file_from_before_a_column_came_has_null_in_it(tmp_path: Path):
+    write_deltalake(tmp_path, pa.table({"id": [1, 2], "note": ["a", "b"]}))
+    write_deltalake(tmp_path, pa.table({"id": [3], "note": ["c"], "more": [7]}), mode="append", schema_mode="merge")
+    keys = pa.table({"id": [2, 3]})
+    found = rows_with(str(tmp_path), {}, 1, ["id", "more"], keys)
+    assert sorted(found.to_pylist(), key=str) == [{"id": 2, "more": None}, {"id": 3, "more": 7}]
+    assert rows_with(str(tmp_path), {}, 1, ["id"], pa.table({"more": pa.array([None], pa.int64())})).num_rows == 2
+
+
+def test_more_rows_than_belong_into_this_process_are_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_deltalake(tmp_path, pa.table({"id": list(range(60)), "kind": [0] * 60}))
+    keys = pa.table({"kind": [0]})
+    for most, fits in ((60, True), (59, False)):
+        monkeypatch.setattr(jobs.refresh.data_files, "ROWS_MAX", most)
+        monkeypatch.setattr(jobs.refresh.lookup, "ROWS_MAX", most)
+        with nullcontext() if fits else pytest.raises(TooMany):
+            assert rows_with(str(tmp_path), {}, 0, ["id"], keys).num_rows == 60

@@ -21,10 +21,10 @@ from cdc.errors import TransientError
 from cdc.settings import Delta
 from jobs.refresh.lookup import rows_with
 from sinks.delta import DeltaSink
-from sinks.delta.entries import live_files, make_version
+from sinks.delta.entries import Unreadable, live_files, make_version
 from sinks.delta.log import size_of
 from sinks.delta.purge import purge
-from sinks.delta.vectors import dead_rows, file_of, from_z85, is_enabled, widened, z85
+from sinks.delta.vectors import dead_rows, expanded, file_of, from_z85, is_enabled, read_vectors, widened, z85
 from sinks.protocol import DELETE, UPSERT
 from tests.support.sinks import View, at
 
@@ -173,6 +173,32 @@ def test_lookups_do_not_see_what_is_marked(table: Table):
     found = rows_with(table.sink.path, {}, table.delta.version(), ["id", "mark"], keys)
     assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [(0, 1), (1, 0), (2, 1), (999, 0)]
     assert rows_with(table.sink.path, {}, table.delta.version(), ["mark"], None).num_rows == ROWS
+
+
+def test_vectors_are_read_as_delta_rs_reads_them(table: Table, spark: SparkSession):
+    for turn in range(1, 8):
+        table.change(turn, range(turn, 300, turn + 1))
+    spark.sql(f"DELETE FROM delta.`{table.sink.path}` WHERE id % 97 = 3")
+    newest = table.delta.version()
+    for version in (newest, newest - 1, 3, newest):
+        then = DeltaTable(table.sink.path, version=version)
+        vectors = dead_rows(then)
+        assert vectors == expanded(then)
+        assert any(vectors.values())
+
+
+def test_a_damaged_vector_is_not_believed(table: Table):
+    table.change(1, range(10))
+    (vectors,) = Path(table.sink.path).glob("*.bin")
+    content = bytearray(vectors.read_bytes())
+    content[-6] ^= 1
+    vectors.write_bytes(content)
+    entries = live_files(table.sink.path, table.delta.version())
+    with pytest.raises(Unreadable):
+        read_vectors(
+            table.sink.path,
+            {path: entry["deletionVector"] for path, entry in entries.items() if "deletionVector" in entry},
+        )
 
 
 def test_two_writers_of_one_version_are_told_apart(table: Table, monkeypatch: pytest.MonkeyPatch):

@@ -154,15 +154,6 @@ def test_files_that_have_gone_are_said(settings, shop):
     assert caught.value.code == "DELTA_UNAVAILABLE"
 
 
-@pytest.mark.parametrize("form", ["pandas", "polars"])
-def test_a_library_that_is_not_there_is_said(shop, form, monkeypatch):
-    monkeypatch.setitem(sys.modules, form, None)
-    with pytest.raises(afterimage.Error, match=f"{form} is not installed") as caught:
-        getattr(shop.at().table("orders"), form)()
-    assert caught.value.code == "LIBRARY_MISSING"
-    assert shop.at().table("orders").arrow().num_rows == 3
-
-
 def test_a_configuration_leads_there_too(settings, shop, tmp_path):
     body = {
         "pipeline": "shop",

@@ -107,8 +107,11 @@ def _wrong(shop: Pipeline) -> set[tuple[str, str]]:
 
 
 def test_views_are_rebuilt_from_the_topics_while_batches_go_on(shop: Pipeline):
-    """Neither what the live table holds nor what a query's tables hold has a part in it."""
-    shop.admin.execute("INSERT INTO public.orders SELECT g, 'still', 1, true FROM generate_series(5001, 5010) g")
+    """Neither what the live table holds nor what a query's tables hold has a part in it.
+
+    There are more rows than a twin that falls behind may find affected: in full, it would take over what is damaged.
+    """
+    shop.admin.execute("INSERT INTO public.orders SELECT g, 'still', 1, true FROM generate_series(5001, 8000) g")
     shop.admin.execute(
         "INSERT INTO public.order_items SELECT g, l, 'x', 1 FROM generate_series(5001, 5010) g, generate_series(1, 3) l"
     )

@@ -9,6 +9,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +17,6 @@ import pytest
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-import jobs.changes
 from cdc.check.fix import fix
 from cdc.postgres import SESSION
 from cdc.settings import Delta, Kafka, Settings
@@ -40,6 +40,7 @@ from sinks.protocol import Position
 from tests.support.capturing import insert_lsn, running_capture, table_messages
 from tests.support.events import dumps
 from tests.support.postgres_version import MAJOR
+from tests.support.reading import WAYS, read_by
 from tests.support.servers import PostgresServer, fresh_database
 from tests.support.source import prepared_source
 from tests.support.type_corpus import DDL, NOT_STORABLE, USER_DEFINED, Case, corpus
@@ -175,15 +176,14 @@ def test_arrays_of_built_in_types_are_json_arrays(captured: Captured) -> None:
     assert written["jsonpath[]"][-1] is None
 
 
-@pytest.mark.parametrize("way", ["driver", "spark"])
+@pytest.mark.parametrize("way", WAYS)
 def test_delta_holds_what_postgres_prints(
     captured: Captured, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    if way == "spark":
-        monkeypatch.setattr(jobs.changes, "RECORDS_MAX", -1)
+    read_by(monkeypatch, way)
     offsets = ((0,) * len(captured.ends), captured.ends)
     changes = read_changes(spark, captured.table, captured.settings.kafka, offsets, (0, 2**62))
-    assert (changes.held is changes.frame) == (way == "driver")
+    assert (changes.held is changes.frame) == (way != "spark")
     stored = written_and_read(captured, changes.frame, f"by_{way}")
     changes.release()
     renderers = [renderer(column.base_oid, column.type_mod) for column in captured.table.columns]
@@ -202,14 +202,14 @@ def written_and_read(captured: Captured, frame: DataFrame, view: str) -> list[tu
     return list(sink.rows())
 
 
-def test_large_ranges_hold_what_postgres_prints(captured: Captured) -> None:
+def test_large_ranges_hold_what_postgres_prints(captured: Captured, tmp_path: Path) -> None:
     """Column by column, since one that is left to Spark leaves the table to it."""
     offsets = ((0,) * len(captured.ends), captured.ends)
     left = set()
     for at, column in enumerate(captured.table.columns[1:], 1):
         table = replace(captured.table, columns=(captured.table.columns[0], column))
         try:
-            rows = read_rows(table, captured.settings.kafka, offsets, (0, 2**62), lambda _: None)
+            [rows] = read_rows(table, captured.settings.kafka, offsets, (0, 2**62), lambda _: None, tmp_path)
         except Unusual:
             left.add(column.type)
             continue

@@ -1,11 +1,13 @@
 """Apply killed at random under load, in each of its phases; after every kill all views in all sinks are proved equal.
 
-KILLS, SEED, SOAK_RATE (changes a second), ADD=1 to add to earlier runs. Writes bench/results/apply_kills.json after
-every kill; exit 1 on any difference. A signal ends it early. QUIET_FILE: nothing begins while it exists.
+KILLS, SEED, SOAK_RATE (changes a second), MARKS=1 for delta.deletion_vectors, ADD=1 to add to earlier runs. Writes
+bench/results/apply_kills.json after every kill; exit 1 on any difference. A signal ends it early. QUIET_FILE: nothing
+begins while it exists.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -26,6 +28,7 @@ from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.prove import ControlHolder, prove
 from tests.soak.bed import number, say, write_run
+from tests.soak.declared import OTHERWISE, VIEWS, await_declared, declare_otherwise
 from tests.soak.marked import ORDER
 from tests.soak.orders import STILL, Writes
 from tests.soak.planting import EXTRA, Cache, Delta, Search
@@ -33,15 +36,6 @@ from tests.soak.proofs import running
 from tests.support.pipelines import Pipeline
 from tests.support.processes import Command
 
-VIEWS: Final = {
-    "paid_orders": "-- sinks: delta, search, cache\nSELECT id, customer, amount FROM orders WHERE paid",
-    "basket": "-- sinks: search, cache\n"
-    "SELECT o.id, o.amount, count(i.line) AS items, sum(i.quantity) AS pieces FROM orders o "
-    "LEFT JOIN order_items i ON i.order_id = o.id GROUP BY o.id, o.amount",
-    "large_baskets": "-- sinks: delta, cache\nSELECT id, pieces FROM basket WHERE pieces > 2",
-    "totals": "SELECT paid, count(*) AS orders, sum(amount) AS amount FROM orders GROUP BY paid",
-}
-"""A view over two tables with followers, one on top of it, an aggregate, and one that is not a query."""
 SINKS_OF: Final = {
     "basket": ("delta", "search", "cache"),
     "large_baskets": ("delta", "cache"),
@@ -89,7 +83,9 @@ OUTER: Final = {
     "load": {"replace-delta", "replace-search", "replace-cache"},
 }
 """Phases that hold others (None: any): they count where none of these is open."""
-COUNTED: Final = ("kills", "proofs", "rows_compared", "wanted", "hit", "wrong")
+CHANGED_SHARE: Final = 0.5
+"""Of the loads that need not be proved first, so many are asked for by changing a view's file."""
+COUNTED: Final = ("kills", "changed", "proofs", "rows_compared", "wanted", "hit", "wrong")
 OPENED_S: Final = 120.0
 CAUGHT_UP_S: Final = 600.0
 _MARK = re.compile(r"^@(begin|end) (\S+) (\S+) (#\d+)(?: (\S+))?$", re.MULTILINE)
@@ -104,6 +100,8 @@ class Figures:
     hit: Counter[str] = field(default_factory=Counter)
     """By what was going on: the innermost phases that had begun and not ended."""
     places: Counter[str] = field(default_factory=Counter)
+    changed: int = 0
+    """How many were killed while a changed declaration was loaded or shown."""
     recovered_s: list[float] = field(default_factory=list)
     proofs: int = 0
     rows: int = 0
@@ -140,7 +138,7 @@ def main() -> int:
     stopped = threading.Event()
     for number_of_signal in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number_of_signal, lambda *_: stopped.set())
-    with running(VIEWS) as pipeline:
+    with running(VIEWS, marks="MARKS" in os.environ) as pipeline:
         order = with_marks(pipeline)
         with Writes(pipeline.settings, number("SOAK_RATE", 200)) as writes:
             while figures.kills < int(number("KILLS", 100)) and not figures.wrong and not stopped.is_set():
@@ -167,7 +165,7 @@ def kill_once(pipeline: Pipeline, random: Random, order: Path, figures: Figures)
     marks = Marks(pipeline.apply.log)
     whole_s = min(10.0, median(figures.lasted.get(wanted) or [1.0]))
     make(order, wanted, random.uniform(0.0, 10.0 if wanted == "any" else whole_s))
-    helper = begin(pipeline, random, wanted)
+    helper = begin(pipeline, random, wanted, figures)
     await_death(pipeline, random, wanted)
     killed_s = time.monotonic()
     hit = innermost(marks.open(figures.lasted))
@@ -182,6 +180,7 @@ def kill_once(pipeline: Pipeline, random: Random, order: Path, figures: Figures)
         if helper.process.wait(CAUGHT_UP_S):
             figures.wrong.append({"command": helper.words, "exit": helper.process.returncode, "log": str(helper.log)})
     pipeline.catch_up(int(CAUGHT_UP_S))
+    await_declared(pipeline, CAUGHT_UP_S)
     figures.recovered_s.append(time.monotonic() - killed_s)
     prove_all(pipeline, figures)
 
@@ -193,12 +192,16 @@ def make(order: Path, wanted: str, delay_s: float) -> None:
     written.rename(order)
 
 
-def begin(pipeline: Pipeline, random: Random, wanted: str) -> Command | None:
+def begin(pipeline: Pipeline, random: Random, wanted: str, figures: Figures) -> Command | None:
     """Have apply do what is to be interrupted, if it does not do so by itself."""
     sink = wanted.rpartition("-")[2]
     if wanted in ("load", "catch-up", "gate", "swap", "swap-delta", "swap-search", "swap-cache"):
         proved = wanted in ("gate", "catch-up") or random.random() < 0.2
         view = random.choice([name for name, sinks in SINKS_OF.items() if sink in sinks or "-" not in wanted or proved])
+        if view in OTHERWISE and not proved and random.random() < CHANGED_SHARE:
+            declare_otherwise(pipeline, view)
+            figures.changed += 1
+            return None
         words: tuple[str, ...] = ("rebuild", view, *(["--prove"] if proved else []))
     elif wanted == "repair" or wanted.startswith("mend-"):
         where = sink if wanted != "repair" else random.choice(list(BACK_DOORS))
@@ -255,6 +258,8 @@ def result(figures: Figures, rate: float, seconds: float) -> dict[str, Any]:
     """For bench/results."""
     return {
         "kills": figures.kills,
+        "changed": figures.changed,
+        "deletion_vectors": "MARKS" in os.environ,
         "wanted": dict(figures.wanted.most_common()),
         "hit": dict(figures.hit.most_common()),
         "places": dict(sorted(figures.places.items())),

@@ -19,6 +19,7 @@ from typing import Any, Final
 from deltalake import DeltaTable
 from deltalake.table import TableOptimizer
 
+import sinks.delta.marked
 import sinks.delta.upkeep
 from cdc.cli.app import main
 from jobs.ledger import Ledger
@@ -97,6 +98,7 @@ def _table(table: DeltaTable) -> str:
 def mark_all() -> None:
     """Every phase that the soak counts."""
     sinks.delta.upkeep.DUE_COMMITS = TIDIED_EVERY  # type: ignore[misc]
+    sinks.delta.marked.TABLE_BYTES_MIN = 0  # type: ignore[misc]
     sinks.delta.upkeep.LIMITS = LIMITS  # type: ignore[misc]
     marked(Upkeep, "_tidy", "tidy", lambda _, table: _table(table))
     for name, phase in (("compact", "compact"), ("z_order", "sort")):
@@ -109,9 +111,10 @@ def mark_all() -> None:
     for sink in (DeltaSink, SearchSink, CacheSink):
         for name in ("replace", "write", "mend"):
             marked(sink, name, f"{name}-{sink.name}", _sink)
-        marked(sink, "adopt", f"swap-{sink.name}", _sink)
-    marked(Loader, "run", "load", lambda loader: loader._wanted.view)
-    marked(RebuildRun, "_prove", "gate", lambda run, _: run.request.view)
+        for name in ("adopt", "supersede"):
+            marked(sink, name, f"swap-{sink.name}", _sink)
+    marked(Loader, "run", "load", lambda loader: "+".join(loader._wanted.views))
+    marked(RebuildRun, "_prove", "gate", lambda run, _: "+".join(run.wish.views))
     marked(Rebuilds, "swap", "swap", lambda _, effect: str(len(effect.twins)))
     marked(SinkMender, "__call__", "repair", lambda _, mend: f"{mend.view}/{mend.sink}")
     marked(Ledger, "write", "ledger", lambda _, rows: str(len(rows)))

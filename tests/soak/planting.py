@@ -13,7 +13,7 @@ import pyarrow as pa
 import redis
 import requests
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from cdc.kafka_clients import consumer, producer
@@ -23,6 +23,14 @@ from cdc.settings import Settings
 VIEW, MIRROR, FED = "paid_orders", "public.orders", "fed"
 EXTRA = 9_000_000
 COMMIT_ATTEMPTS = 50
+
+
+def _rows(table: DeltaTable, condition: str) -> pa.Table:
+    """By the reader that understands marks."""
+    found = QueryBuilder().register("t", table).execute(f"SELECT * FROM t WHERE {condition}").read_all()
+    rows = pa.table(found)
+    plain: dict[Any, Any] = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return rows.cast(pa.schema([field.with_type(plain.get(field.type, field.type)) for field in rows.schema]))
 
 
 class Delta:
@@ -40,7 +48,7 @@ class Delta:
 
     def copy(self, key: int, as_key: int) -> None:
         def append(table: DeltaTable) -> None:
-            row = table.to_pyarrow_table(filters=[("id", "=", key)])
+            row = _rows(table, f"id = {key}")
             copied = row.set_column(row.column_names.index("id"), "id", pa.array([as_key], pa.int64()))
             write_deltalake(table, copied, mode="append")
 
@@ -50,7 +58,7 @@ class Delta:
         """All rows as they are, but for the type of one column."""
 
         def overwrite(table: DeltaTable) -> None:
-            rows = table.to_pyarrow_table()
+            rows = _rows(table, "TRUE")
             place = rows.column_names.index(column)
             texts = rows.set_column(place, column, rows.column(column).cast(pa.string()))
             write_deltalake(table, texts, mode="overwrite", schema_mode="overwrite")

@@ -118,6 +118,8 @@ def pipeline_on(
     folder: Path,
     views: Mapping[str, str] = VIEWS,
     spark: Mapping[str, str] = SHORT_LIVED,
+    *,
+    marks: bool = False,
     **source_options: Any,
 ) -> Iterator[Pipeline]:
     """A pipeline with its processes not yet started; `source_options` are those of a prepared source."""
@@ -133,7 +135,7 @@ def pipeline_on(
                 "kafka": Kafka(bootstrap=stores.kafka.address),
                 "search": Search(url=f"http://{stores.opensearch.address}"),
                 "cache": Cache(url=f"redis://{stores.valkey.address}/0", password=stores.valkey.password),
-                "delta": Delta(path=str(folder / "delta")),
+                "delta": Delta(path=str(folder / "delta"), deletion_vectors=marks),
                 "apply": Apply(master="local[2]", spark=dict(spark)),
             }
         )

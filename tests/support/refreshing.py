@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.plan.nodes import relations
 from jobs.plan.types import INT4
 from jobs.plan.view import ViewPlan
+from jobs.plan.walk import relations
 from jobs.refresh.fetched import FetchedScans
 from jobs.upkeep.narrow import Key, Narrowing
 from jobs.upkeep.near import Near

@@ -85,6 +85,31 @@ def test_where_a_file_is_wrong_the_former_declaration_goes_on_and_so_do_those_th
     assert groups == ()
 
 
+def test_a_new_view_is_coming_beside_those_that_are_live():
+    filed = FORMER | {"new": spec("new", "1", reads=("below",)), "newer": spec("newer", "1", reads=("new",))}
+
+    live, groups = chosen(filed, FORMER, lambda _: True, {"new", "newer"})
+
+    assert live == FORMER
+    assert groups == (("new", "newer"),)
+
+
+def test_a_new_view_that_live_rows_are_computed_from_is_loaded_at_once():
+    """Its rows and its text were lost; those of the view that reads it were not."""
+    former = {name: each for name, each in FORMER.items() if name != "below"}
+
+    live, groups = chosen(FORMER, former, lambda _: True, {"below"})
+
+    assert live == FORMER
+    assert groups == ()
+
+
+def test_a_new_view_that_has_nothing_beside_is_loaded_at_once():
+    filed = FORMER | {"new": spec("new", "1", sinks=("kafka",))}
+
+    assert chosen(filed, FORMER, lambda _: True, {"new"}) == (filed, ())
+
+
 def test_sinks_alone_are_no_other_declaration():
     filed = FORMER | {"beside": spec("beside", "1", sinks=("delta", "cache"))}
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from cdc.cli import rebuilding
 from cdc.errors import OperatorError
+from cdc.settings import Settings
 from jobs.batch import Target
-from jobs.control import Answer, State
+from jobs.control import Answer, ControlServer, State
 from jobs.pipeline import lowest_first
+from jobs.rebuild.loading import Loader
+from jobs.rebuild.run import RebuildRun
+from jobs.rebuild.wishes import Wish
 from jobs.twins import is_twin, live_name, twins_of, without_twin
 from sinks.spec import Kind, SinkOptions, ViewSpec
+from tests.support.wait import wait_until
 
 TOPIC = "shop.public.orders"
 
@@ -86,3 +92,30 @@ def test_a_twin_reads_what_the_view_reads_and_follows_its_own_table():
     assert twins[index].reads == (twins[table].view,)
     assert all(is_twin(twin) and live_name(twin.view) == "lines" for twin in twins.values())
     assert without_twin([topic, index, table], "lines") == [topic]
+
+
+class Broken:
+    """A loader with a defect."""
+
+    def __init__(self) -> None:
+        self.progress = None
+
+    def run(self) -> None:
+        raise KeyError("a row's value")
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_defect_of_a_rebuild_is_told_by_its_place_and_not_by_its_message():
+    with capture_logs() as said:
+        run = RebuildRun(cast(Settings, None), cast(ControlServer, None), Wish("1", ()), [])
+        run.load(cast(Loader, Broken()))
+        wait_until(lambda: run.error, what="its end")
+        run.end()
+    (defect,) = [each for each in said if each["event"] == "rebuild met a defect"]
+    assert defect["error"] == "KeyError"
+    assert "test_rebuilding_views.py" in defect["at"][-1]
+    assert "a row's value" not in str(said)
+    assert run.error is not None
+    assert "KeyError" in run.error.message

@@ -8,8 +8,8 @@ from cdc.changes import Trouble
 from cdc.errors import ConfigError
 from jobs.declare import declare_views
 from jobs.declare.source import Source
-from jobs.plan import nodes
 from jobs.plan.nodes import Aggregate, Equality, Filter, Join, Limit, Lookup, LookupKind, OuterJoin, Project, Scan
+from jobs.plan.walk import outer_reads, walk
 from jobs.tables import ColumnInfo, TableInfo
 from sinks.spec import Kind, NamedTable, ViewSpec
 
@@ -116,7 +116,7 @@ def test_each_mention_has_attributes_of_its_own():
     plan = declare(
         "WITH x AS (SELECT id, customer_id AS c FROM orders) SELECT a.id, b.id AS other FROM x a JOIN x b ON a.c = b.c"
     ).plan
-    scans = [each for each in nodes.walk(plan.root) if isinstance(each, Scan)]
+    scans = [each for each in walk(plan.root) if isinstance(each, Scan)]
     assert len({column.id for scan in scans for column in scan.columns}) == 4
 
 
@@ -139,10 +139,10 @@ def test_nested_queries_are_lookups():
         "SELECT o.id, (SELECT count(*) FROM items i WHERE i.order_id = o.id) AS n FROM orders o "
         "WHERE EXISTS (SELECT 1 FROM items i WHERE i.order_id = o.id) AND customer_id NOT IN (SELECT id FROM customers)"
     ).plan.root
-    lookups = [each for each in nodes.walk(root) if isinstance(each, Lookup)]
+    lookups = [each for each in walk(root) if isinstance(each, Lookup)]
     kinds = [(each.kind, each.strict) for each in lookups]
     assert kinds == [(LookupKind.SCALAR, False), (LookupKind.IN, False), (LookupKind.EXISTS, True)]
-    assert [len(nodes.outer_reads(each.query)) for each in lookups] == [1, 0, 1]
+    assert [len(outer_reads(each.query)) for each in lookups] == [1, 0, 1]
 
 
 def test_the_first_rows():
