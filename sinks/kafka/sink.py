@@ -184,6 +184,7 @@ class KafkaSink:
         try:
             with writer.transaction() as transaction:
                 yield transaction
+            self._topic.wait_for(transaction.offset())
         except BaseException:
             self._open = None
             raise

@@ -24,6 +24,7 @@ from sinks.standing import Standing, parse_standing
 
 _FIRST_LOOK: Final = 8
 _SILENCE_S: Final = 30.0
+_UNSEEN_S: Final = 0.001
 _AT_ONCE: Final = 1_000
 
 
@@ -73,6 +74,17 @@ class ViewTopic:
                 raise
             self._looking = client
             return found
+
+    def wait_for(self, offset: int) -> None:
+        """Until readers see that committed record: Kafka answers a commit before its markers lie in the partition."""
+        began = time.monotonic()
+        with self._turn:
+            self._looking = client = self._looking or self._consumer()
+            while self._bounds(client)[1] <= offset:
+                if time.monotonic() - began > _SILENCE_S:
+                    unseen = f"{self.name} does not show what was committed"
+                    raise TransientError(unseen, "is its leader up and reachable?", code="KAFKA_UNAVAILABLE")
+                time.sleep(_UNSEEN_S)
 
     def has_position(self) -> bool:
         """Whether the topic is a view's: it says, or said, a position."""

@@ -21,6 +21,7 @@ from cdc.stack.server import Endpoint
 from cdc.topics import Topics, table_topic
 from sinks.kafka import KafkaSink, records
 from sinks.kafka.records import POSITION_KEY
+from sinks.kafka.topic import ViewTopic
 from sinks.kafka.transaction import Writer
 from sinks.protocol import DELETE, UPSERT, Written
 from sinks.spec import SinkOptions
@@ -98,6 +99,29 @@ def test_records_are_as_the_formats_say(bed: Bed):
     assert (gone["op"], gone["before"], gone["after"]) == ("d", {"id": 2}, None)
     assert found[5][1:] == (None, [("position", b"151:0")])
     assert (found[6][1]["lsn"], found[6][1]["view"], found[6][1]["offsets"]["t"]) == ("0/C8", "orders", [200, 400])
+
+
+def test_a_commit_is_done_when_readers_see_it(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    """Kafka answers a commit before the markers that end it lie in the partition: readers see its former end."""
+    bounds, hidden, late = ViewTopic._bounds, list[int](), list[int]()
+
+    def before_the_markers(topic: ViewTopic, client: Consumer) -> tuple[int, int]:
+        low, high = bounds(topic, client)
+        if high > hidden[0] and len(late) < 5:
+            late.append(high)
+            return low, hidden[0]
+        return low, high
+
+    monkeypatch.setattr(ViewTopic, "_bounds", before_the_markers)
+    hidden.append(0)
+    sink = bed.filled()
+    assert len(late) == 5
+    assert set(sink.rows()) == {row for _, _, row in OLD}
+    late.clear()
+    hidden[:] = [len(bed.records()) + 1]
+    sink.write(bed.frame((DELETE, 151, (2,))), at(200))
+    assert len(late) == 5
+    assert sink.position() == at(200)
 
 
 def test_the_topic_is_kept_by_compaction(bed: Bed):
