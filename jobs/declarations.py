@@ -17,7 +17,7 @@ from cdc.schema_log import read_schemas
 from cdc.settings import Settings
 from jobs.batch import TABLE
 from jobs.control.declared import declared_texts
-from jobs.declare import OnError, declare_views, mirror_spec, view_texts
+from jobs.declare import OnError, declare_views, mirror_spec, view_texts, with_bodies
 from jobs.declare.source import Source
 from jobs.ledger import Ledger
 from jobs.tables import TableInfo
@@ -56,7 +56,7 @@ def declared(settings: Settings, tables: Tables, on_error: OnError | None = None
 
     With `on_error`, a view that is wrong is told and left out.
     """
-    return _with_tables(_specs(settings, tables, view_texts(settings.views, on_error), on_error)) if tables else {}
+    return _with_tables(_specs(settings, tables, _files(settings, tables, on_error), on_error)) if tables else {}
 
 
 def live_views(settings: Settings, tables: Tables, on_error: OnError | None = None) -> dict[str, ViewSpec]:
@@ -76,7 +76,7 @@ def declarations(
     """Both, by what the sinks hold; `as_filed` takes every file as it is."""
     if not tables:
         return Declarations({}, {})
-    files = view_texts(settings.views, on_error)
+    files = _files(settings, tables, on_error)
     filed = _specs(settings, tables, files, on_error)
     texts = {name: source.text for name, source in files.items() if name in filed}
     shown = {} if as_filed else declared_texts(settings)
@@ -166,6 +166,11 @@ def _former(settings: Settings, tables: Tables, texts: Mapping[str, Source]) -> 
         return _specs(settings, tables, texts, lambda _: None)
     except ConfigError:
         return {}
+
+
+def _files(settings: Settings, tables: Tables, on_error: OnError | None) -> dict[str, Source]:
+    """The texts of the views, those that LIMIT is cut from among them."""
+    return with_bodies(view_texts(settings.views, on_error), tables, on_error)
 
 
 def _specs(

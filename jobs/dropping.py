@@ -6,7 +6,7 @@ never dropped; the ledger's row goes first, so no query finds a table that is ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cdc.errors import CdcError
 from cdc.log import get
@@ -14,9 +14,11 @@ from cdc.settings import Settings
 from jobs.control import ControlServer, Kind, Request, State
 from jobs.control.proved import kept_records
 from jobs.control.records import Withdrawn
+from jobs.declare.bodies import SUFFIX, body_of
 from jobs.declare.view_name import is_name
 from jobs.ledger import Ledger
 from sinks.registry import remove_view
+from sinks.spec import Kind as SpecKind
 from sinks.spec import ViewSpec
 
 _log = get(__name__)
@@ -27,6 +29,8 @@ def refusal(settings: Settings, view: str, specs: Mapping[str, ViewSpec]) -> str
     file = settings.views / f"{view}.sql"
     if is_name(view) and file.exists():
         return f"{view} is declared: remove {file} first"
+    if view in specs and specs[view].kind is not SpecKind.MIRROR:
+        return f"{view} is what the LIMIT of {view.removesuffix(SUFFIX)} is cut from: remove the file of that one first"
     if view in specs:
         return f"{view} is a table that is captured: take it out of source.tables first"
     return None
@@ -43,33 +47,43 @@ class Dropper:
     def attend(self, specs: Mapping[str, ViewSpec]) -> list[str]:
         """Do what is asked for; the views that are not there any more."""
         asked = [request for request in self._control.requests() if request.kind is Kind.DROP]
-        return [request.view for request in asked if request.view is not None and self._drops(request, specs)]
+        return [view for request in asked for view in self._drops(request, specs)]
 
-    def _drops(self, request: Request, specs: Mapping[str, ViewSpec]) -> bool:
+    def _drops(self, request: Request, specs: Mapping[str, ViewSpec]) -> list[str]:
+        """The view, and with it the body that its LIMIT was cut from."""
         view = request.view or ""
         state = self._ledger.read()
         rows = dict(state.rows) if state is not None else {}
         why = refusal(self._settings, view, specs)
-        was_known = view in rows
-        if why is None and not was_known and not is_name(view):
+        if why is None and view not in rows and not is_name(view):
             why = f"there is no view {view}"
         if why is not None:
             self._control.answer(request.id, State.FAILED, message=why)
-            return False
+            return []
         self._control.confirm_owner()
-        if rows.pop(view, None) is not None:
+        dropped = [each for each in (view, body_of(view)) if each == view or (each in rows and each not in specs)]
+        known = [each for each in dropped if rows.pop(each, None) is not None]
+        if known:
             self._ledger.write(list(rows.values()))
-        found, errors = remove_view(self._settings, view)
-        told = _told(found, errors)
-        if not (was_known or found):
+        told, found = self._removed(dropped)
+        if not (known or found):
             self._control.answer(request.id, State.FAILED, message=f"there is no view {view}: {told}")
-            return False
+            return []
         for record in kept_records(self._settings):
-            if record.view == view:
+            if record.view in dropped:
                 self._control.keep(Withdrawn(record.id))
-        _log.info("view dropped", view=view, sinks=found, not_asked=[error.code for error in errors])
         self._control.answer(request.id, State.DONE, message=told)
-        return True
+        return dropped
+
+    def _removed(self, views: Sequence[str]) -> tuple[str, list[str]]:
+        """What is told of it, and where something was."""
+        told, everywhere = [], list[str]()
+        for view in views:
+            found, errors = remove_view(self._settings, view)
+            everywhere += found
+            told.append(f"{view} {_told(found, errors)}" if len(views) > 1 else _told(found, errors))
+            _log.info("view dropped", view=view, sinks=found, not_asked=[error.code for error in errors])
+        return ", ".join(told), everywhere
 
 
 def _told(found: list[str], errors: list[CdcError]) -> str:

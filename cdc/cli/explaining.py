@@ -14,6 +14,7 @@ from cdc.cli.views import named_views
 from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.declarations import captured_tables, declarations
+from jobs.declare.bodies import body_of
 from jobs.view_files import difference
 from sinks.spec import Kind, ViewSpec
 
@@ -49,6 +50,10 @@ def _former(settings: Settings, name: str) -> ViewSpec | None:
 def _show_query(spec: ViewSpec) -> None:
     out.print(f"view [bold]{escape(spec.name)}[/]")
     out.print(f"  from     {escape(', '.join(spec.relations))}", soft_wrap=True)
+    if (body := body_of(spec.name)) in spec.relations:
+        out.print(
+            f"  LIMIT    is cut from {body}, kept up to date by itself: afterimage explain {body}", soft_wrap=True
+        )
     for line in queries.lines(spec):
         out.print(f"  {escape(line)}", soft_wrap=True)
     _show_sinks(spec)

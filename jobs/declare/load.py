@@ -45,7 +45,7 @@ def view_texts(folder: Path, on_error: OnError | None = None) -> dict[str, Sourc
         try:
             texts[path.stem] = _text(path)
         except ConfigError as error:
-            _tell(error, on_error)
+            tell(error, on_error)
     return texts
 
 
@@ -55,11 +55,11 @@ def declare_views(
     """The views of these texts, by name; each is known to those that read it."""
     specs: dict[str, ViewSpec] = {}
     known: dict[str, Relation] = {}
-    for name in in_order(texts, lambda error: _tell(error, on_error)) if queries else texts:
+    for name in in_order(texts, lambda error: tell(error, on_error)) if queries else texts:
         try:
             found = _declared(name, texts, Relations(relations, known, frozenset(texts)), queries=queries)
         except ConfigError as error:
-            _tell(error, on_error)
+            tell(error, on_error)
         else:
             specs[name], known[name] = found.spec, found.relation
     named = [specs[name] for name in sorted(specs)]
@@ -67,7 +67,8 @@ def declare_views(
     return named
 
 
-def _tell(error: ConfigError, on_error: OnError | None) -> None:
+def tell(error: ConfigError, on_error: OnError | None) -> None:
+    """What is wrong with a view, to whoever asked for it; else it ends everything."""
     if on_error is None:
         raise error
     on_error(error)

@@ -15,6 +15,7 @@ from sqlglot import exp
 from cdc.names import delta_columns
 from jobs.declare.blocks import select_block
 from jobs.declare.fingerprint import fingerprint
+from jobs.declare.header import CODE as HEADER
 from jobs.declare.header import Header
 from jobs.declare.parse import Statement
 from jobs.declare.postgres_text import Rewriting
@@ -31,6 +32,8 @@ from jobs.plan.render import quoted, render
 from jobs.plan.types import printed
 from jobs.plan.view import ViewPlan, with_tally
 from jobs.plan.walk import relations, walk
+from jobs.upkeep.planning import Cost
+from jobs.upkeep.verdict import Mode, verdict
 from sinks.spec import Kind, ViewSpec
 
 _ROOT: Final = Around()
@@ -63,12 +66,30 @@ def declare_query(
     plan = ViewPlan(pruned(block.plan, outputs), outputs, key, proof, tuple(dict.fromkeys(resolution.warnings)))
     if header.refresh != "full":
         plan = with_tally(plan)
+    if header.refresh == "incremental":
+        _require_incremental(resolution, header, plan)
     spec = replace(_spec(name, resolution, header, plan, deltas), nullable_key=bool(nullable))
     columns = [
         Column(word, delta, each.attribute.type, each.attribute.nullable, None, each.c_collated)
         for word, delta, each in zip(names, deltas, block.fields, strict=True)
     ]
     return DeclaredQuery(spec, view_relation(spec, columns))
+
+
+def _require_incremental(resolution: Resolution, header: Header, plan: ViewPlan) -> None:
+    """The file wants to hear where a change costs more than what it touches."""
+    found = verdict(plan)
+    if found.mode in (Mode.TALLIED, Mode.INCREMENTAL):
+        return
+    entry = header.entries["refresh"]
+    costly = [name for name, cost in found.costs.items() if found.mode is Mode.GATED or cost >= Cost.EVERY_KEY_IF]
+    raise resolution.source.error(
+        entry.value_at,
+        f"the view is {found.mode.value}: a change in {', '.join(costly)} makes all of it be computed anew",
+        "write auto, or link what is nested or joined by an equality, see docs/UPKEEP.md",
+        code=HEADER,
+        length=len(entry.value),
+    )
 
 
 def _check_sinks(resolution: Resolution, header: Header, nullable: Sequence[str]) -> None:

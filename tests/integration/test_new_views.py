@@ -77,6 +77,33 @@ def test_whoever_waits_waits_for_a_new_view(shop: Pipeline):
     assert [proof["view"] for proof in shop.prove("sums") if proof["holds"]] == ["sums", "sums"]
 
 
+BUSIEST = """-- sinks: delta, cache
+SELECT i.product, sum(i.quantity) AS pieces FROM orders o JOIN order_items i ON i.order_id = o.id
+WHERE i.product IS NOT NULL GROUP BY i.product ORDER BY pieces DESC, 1 LIMIT 3
+"""
+
+
+def test_a_limit_is_cut_from_a_body_that_comes_and_goes_with_it(shop: Pipeline):
+    said = declare(shop, busiest=BUSIEST)
+    await_event(shop, said, "view rebuilt", view="busiest, busiest__body")
+    with Load(shop.settings, 8, pause_s=0.1):
+        await_event(shop, said, "view refreshed", view="busiest__body", how="tallied")
+    require_equal(shop)
+    assert afterimage.open(shop.config).at().table("busiest").arrow().num_rows == 3
+    explained = shop.run("explain", "busiest").stdout
+    assert "is cut from busiest__body" in explained
+    refused = shop.run("drop", "busiest__body")
+    assert (refused.returncode, "LIMIT of busiest is cut from" in refused.stderr) == (2, True), refused.stderr
+    shop.settings.views.joinpath("busiest.sql").unlink()
+    dropped = shop.run("drop", "busiest")
+    assert dropped.returncode == 0, dropped.stderr
+    told = " ".join(dropped.stderr.split())
+    assert "busiest removed from delta, cache, busiest__body removed from delta" in told
+    assert {view["view"] for view in json.loads(shop.run("status", "--json").stdout)["views"]}.isdisjoint(
+        {"busiest", "busiest__body"}
+    )
+
+
 WRONG = {
     "fails": "SELECT id, 100 / (id - id) AS never FROM orders",
     "twice": "-- key: paid\nSELECT o.paid, o.id FROM orders o JOIN order_items i ON i.order_id = o.id WHERE o.paid",

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from cdc.postgres import SESSION
-from jobs.declare import declare_views
+from jobs.declare import declare_views, with_bodies
 from jobs.declare.relations import Tables
 from jobs.declare.source import Source
 from jobs.tables import TableInfo
@@ -59,7 +59,8 @@ class ViewCorpus:
 
     def declared(self, tables: Tables) -> dict[str, ViewSpec]:
         """All of its views, those first that others read."""
-        specs = {spec.name: spec for spec in declare_views(self.texts, tables, queries=True)}
+        texts = with_bodies(self.texts, tables, None)
+        specs = {spec.name: spec for spec in declare_views(texts, tables, queries=True)}
         return dict(_in_order(specs))
 
 

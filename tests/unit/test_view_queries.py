@@ -396,6 +396,18 @@ def test_a_declared_key_is_checked_where_it_cannot_be_proved():
         ("SELECT max(id) AS m, now() AS t FROM orders", "VIEW_UNSUPPORTED", "1:22", "changes without"),
         ("SELECT p.mail, o.id FROM people p, orders o", "VIEW_UNSUPPORTED", "1:8", "concealed"),
         # The header.
+        (
+            "-- refresh: incremental\nSELECT id, line, sum(qty) OVER () AS n FROM orders JOIN items ON order_id = id",
+            "VIEW_HEADER",
+            "1:13",
+            "write auto",
+        ),
+        (
+            "-- refresh: incremental\nSELECT id FROM orders WHERE total > (SELECT max(total) / 2 FROM orders)",
+            "VIEW_HEADER",
+            "1:13",
+            "write auto",
+        ),
         ("-- refresh: never\nSELECT DISTINCT id FROM orders", "VIEW_HEADER", "1:13", "incremental"),
         ("-- max_affected: 120%\nSELECT DISTINCT id FROM orders", "VIEW_HEADER", "1:18", "20%"),
         ("-- refresh: full\nSELECT id FROM orders", "VIEW_HEADER", "1:4", "remove the line"),
