@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from jobs.parts import session_for
 from jobs.plan.nodes import Attribute, Plan, Scan
 from jobs.plan.view import ViewPlan
+from jobs.plan.walk import walk
 from jobs.refresh.fetched import FetchedScans
 from jobs.refresh.relations import ReadRelations
 from jobs.upkeep.narrow import Key, Known, Narrowed, Narrowing
@@ -85,6 +86,11 @@ class Evaluation:
         sources = shown_by(node, columns, relation)
         own = {column.sql: source for column, source in sources.items()} if sources is not None else None
         return self._relations.distinct(relation, since, own) if own is not None else None
+
+    def pairs(self, node: Plan, known: Mapping[str, Held]) -> pa.Table | None:
+        """The changed rows of the one relation that the node reads, if they are at hand."""
+        scans = [each for each in walk(node) if isinstance(each, Scan)]
+        return self._relations.pairs(scans[0].relation, known[scans[0].relation]) if len(scans) == 1 else None
 
     def affected(self, refresh: Refresh) -> DataFrame:
         """The affected values of `refresh.by`, by number."""
@@ -168,6 +174,11 @@ class Evaluation:
         name = relation.removeprefix(WAS)
         held = self._now[name] if name == relation else self._was[name]
         return self._relations.lookup(name, held, wanted, columns)
+
+    @property
+    def stored_columns(self) -> tuple[Attribute, ...]:
+        """Those of the view's table."""
+        return self._plan.stored
 
     def column_of(self, attribute: Attribute) -> str:
         """What the view calls it."""

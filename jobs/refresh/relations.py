@@ -158,6 +158,10 @@ class ReadRelations:
         schema = struct_type({column: types[column] for column in rows.column_names})
         return frame_of(self._spark, rows, schema)
 
+    def pairs(self, name: str, since: Held) -> pa.Table | None:
+        """The changed rows, before and after, if they are at hand."""
+        return self._pairs.get((name, since))
+
     def image_values(self, name: str, since: Held, column: str) -> Any:
         """What the changed rows have or had in a column, if that is at hand."""
         pairs = self._pairs.get((name, since))

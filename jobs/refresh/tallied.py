@@ -19,6 +19,8 @@ from pyspark.sql.types import StructField, StructType
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
 from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.folding import PlainTally, folded, plain_tally, touched
+from jobs.refresh.images import distinct_rows, struct_type
 from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.stored import Stored
 from jobs.upkeep.tallying import UNSURE
@@ -73,6 +75,12 @@ class Tallied:
 
     def rows(self, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Few | Many | None:
         """None where no group is touched."""
+        try:
+            plain = self._plain(told) if len(changed) == 1 else None
+            if plain is not None:
+                return self._in_process(*plain)
+        except TooMany:
+            pass
         signed, is_exact = self._evaluation.signed(changed, told)
         groups = self._shown_groups(changed, told)
         if groups is not None and groups.num_rows <= GROUPS_MAX:
@@ -91,6 +99,50 @@ class Tallied:
                 pass
         return self._many(signed, is_exact=is_exact)
 
+    def _plain(self, told: Mapping[str, Held]) -> tuple[PlainTally, pa.Table] | None:
+        """How plain columns are folded, and the rows that changed, if these are at hand."""
+        plain = plain_tally(self._tally)
+        pairs = self._evaluation.pairs(self._tally.aggregate, told) if plain is not None else None
+        return (plain, touched(plain, pairs)) if plain is not None and pairs is not None else None
+
+    def _in_process(self, plain: PlainTally, pairs: pa.Table) -> Few | None:
+        if not pairs.num_rows:
+            return None
+        own = zip(self._groups, plain.groups, strict=True)
+        groups = distinct_rows(pairs, {column.sql: source for column, source in own}) if self._groups else pa.table({})
+        if groups.num_rows > GROUPS_MAX:
+            raise TooMany
+        stored = self._stored_of(groups)
+        results = folded(plain, pairs, self._by_number(stored))
+        types = self._stored.sink.types()
+        kinds = {UNSURE: "boolean", **{column.sql: types[name] for column, name in self._aggregated()}}
+        return self._settled(results, struct_type({name: kinds[name] for name in results.column_names}), stored)
+
+    def _aggregated(self) -> list[tuple[Attribute, str]]:
+        """What the aggregate's columns are called in the view's table."""
+        own = frozenset(self._tally.aggregate.columns)
+        pairs = zip(self._evaluation.stored_columns, self._stored.spec.stored, strict=True)
+        return [(column, name) for column, name in pairs if column in own]
+
+    def _by_number(self, stored: pa.Table) -> pa.Table:
+        pairs = self._aggregated()
+        return stored.select([name for _, name in pairs]).rename_columns([column.sql for column, _ in pairs])
+
+    def _stored_of(self, few: pa.Table) -> pa.Table:
+        """The stored rows of these groups."""
+        stored = self._stored.with_keys(self._named(few, self._groups)) if self._groups else self._stored.all_few()
+        if not self._groups and stored.num_rows != 1:
+            raise Unsure
+        return stored
+
+    def _settled(self, results: pa.Table, schema: StructType, stored: pa.Table) -> Few:
+        """What the results are for the view's rows; unsure groups are computed from theirs."""
+        rows, shown = self._shown(results, schema)
+        unsure = results.filter(results.column(UNSURE))
+        if unsure.num_rows:
+            stored, rows = self._computed(unsure, stored, rows, schema)
+        return Few(results.num_rows, stored, rows, shown)
+
     def _shown_groups(self, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> pa.Table | None:
         """At least those that are touched, if the changed rows show them."""
         if not self._groups:
@@ -99,17 +151,9 @@ class Tallied:
         return shown[0] if shown is not None else None
 
     def _few(self, signed: DataFrame, few: pa.Table, *, is_exact: bool) -> Few:
-        stored = self._stored.with_keys(self._named(few, self._groups)) if self._groups else self._stored.all_few()
-        if not self._groups and stored.num_rows != 1:
-            raise Unsure
-        frame = self._stored.frame(stored)
-        folded = self._evaluation.folded(signed, frame, is_exact=is_exact, few=True)
-        results = folded.toArrow()
-        rows, schema = self._shown(results, folded.schema)
-        unsure = results.filter(results.column(UNSURE))
-        if unsure.num_rows:
-            stored, rows = self._computed(unsure, stored, rows, folded)
-        return Few(results.num_rows, stored, rows, schema)
+        stored = self._stored_of(few)
+        frame = self._evaluation.folded(signed, self._stored.frame(stored), is_exact=is_exact, few=True)
+        return self._settled(frame.toArrow(), frame.schema, stored)
 
     def _shown(self, results: pa.Table, schema: StructType) -> tuple[pa.Table, StructType]:
         """The view's rows of the groups that are there, and sure."""
@@ -126,14 +170,14 @@ class Tallied:
         return rows, StructType([StructField(name, each.dataType) for name, each in zip(names, fields, strict=True)])
 
     def _computed(
-        self, unsure: pa.Table, stored: pa.Table, rows: pa.Table, folded: DataFrame
+        self, unsure: pa.Table, stored: pa.Table, rows: pa.Table, schema: StructType
     ) -> tuple[pa.Table, pa.Table]:
         """All rows of the keys that have an unsure group, in the place of what is there of them."""
         if not self._by or not set(self._by) <= set(self._groups):
             raise Unsure
         names = [column.sql for column in self._by]
         keys = _distinct(unsure.select(names))
-        frame = frame_of(self._stored.spark, keys, folded.select(*names).schema)
+        frame = frame_of(self._stored.spark, keys, StructType([schema[name] for name in names]))
         anew = self._evaluation.rows_of_few(self._by, frame, keys).toArrow()
         own = self._named(keys, self._by)
         gone = set(row_values(own, own.column_names))
