@@ -177,7 +177,11 @@ def _specs(
     settings: Settings, tables: Tables, texts: Mapping[str, Source], on_error: OnError | None
 ) -> dict[str, ViewSpec]:
     mirrors = [_with_history(mirror_spec(table), table, settings) for table in tables.values()]
-    return {spec.name: spec for spec in (*mirrors, *declare_views(texts, tables, on_error))}
+
+    def check(option: SinkOptions, spec: ViewSpec) -> object:
+        return make_sink(option, spec, settings)
+
+    return {spec.name: spec for spec in (*mirrors, *declare_views(texts, tables, on_error, check=check))}
 
 
 def _with_tables(specs: Specs, read: Collection[str] | None = None) -> dict[str, ViewSpec]:

@@ -24,7 +24,7 @@ def described(spec: ViewSpec) -> dict[str, Any]:
     found = _verdict(spec)
     names = _names(spec)
     return {
-        "mode": found.mode.value,
+        "mode": _shown_mode(spec, found).value,
         "refresh": spec.refresh,
         "replaced_by": [names[column.id] for column in found.by],
         "key_proof": spec.plan.key_proof,
@@ -58,8 +58,12 @@ def _verdict(spec: ViewSpec) -> Verdict:
 
 
 def _mode(spec: ViewSpec, found: Verdict) -> str:
-    mode = Mode.FULL if spec.refresh == "full" else found.mode
+    mode = _shown_mode(spec, found)
     return f"{mode.value}: {MEANING[mode]}"
+
+
+def _shown_mode(spec: ViewSpec, found: Verdict) -> Mode:
+    return Mode.FULL if spec.refresh == "full" else found.mode
 
 
 def _names(spec: ViewSpec) -> dict[int, str]:

@@ -57,7 +57,7 @@ def _unsupported(rows: Rows, node: exp.Expr) -> ConfigError:
 
 def argument(rows: Rows, node: exp.Expr) -> tuple[str, Typed]:
     """`DISTINCT ` or nothing, and what is aggregated."""
-    inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    inner = next(iter(node.expressions), None) if isinstance(node, exp.Anonymous) else node.this
     others = [part for part, value in node.args.items() if value and part not in ("this", "big_int", "expressions")]
     if others or inner is None or (isinstance(node, exp.Anonymous) and len(node.expressions) != 1):
         raise refused(rows, node, f"this form of {written(rows, node)}", "it takes one argument")

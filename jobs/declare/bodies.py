@@ -6,6 +6,7 @@ together answer what the file does; what stands in them stands where it does in 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ def _tail(text: str, statement: Statement, at: int, names: _Names) -> str | None
 def _items(tokens: Sequence[Token]) -> list[list[Token]]:
     """The expressions of an ORDER BY, without their directions."""
     depth, items, is_over = 0, list[list[Token]]([[]]), False
-    for token in tokens:
+    for token, following in itertools.zip_longest(tokens, tokens[1:]):
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if depth == 0 and token.token_type in _CUTTING:
             break
@@ -172,14 +173,16 @@ def _items(tokens: Sequence[Token]) -> list[list[Token]]:
             items.append([])
             is_over = False
             continue
-        is_over = is_over or (depth == 0 and _is_direction(token))
+        is_over = is_over or (depth == 0 and _is_direction(token, following))
         if not is_over:
             items[-1].append(token)
     return items
 
 
-def _is_direction(token: Token) -> bool:
-    return token.token_type in _DIRECTIONS or token.text.upper() == "NULLS"
+def _is_direction(token: Token, following: Token | None) -> bool:
+    """Also NULLS FIRST and NULLS LAST; a column may be called nulls."""
+    is_nulls = token.text.upper() == "NULLS" and following is not None and following.text.upper() in ("FIRST", "LAST")
+    return token.token_type in _DIRECTIONS or is_nulls
 
 
 def _body(source: Source, statement: Statement, at: int) -> Source:

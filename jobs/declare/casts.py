@@ -7,6 +7,7 @@ In: cast nodes. Out: Spark casts that round, fail and print as Postgres's do. Ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -26,6 +27,7 @@ from jobs.plan.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     UUID,
+    VARCHAR,
     Family,
     Type,
     Typed,
@@ -38,7 +40,7 @@ from jobs.typemap import PRECISION_MAX
 D = exp.DType
 _TARGETS: Final[Mapping[exp.DType, Type]] = {
     D.TEXT: TEXT,
-    D.VARCHAR: TEXT,
+    D.VARCHAR: VARCHAR,
     D.SMALLINT: INT2,
     D.INT: INT4,
     D.BIGINT: INT8,
@@ -63,8 +65,8 @@ def cast_to(context: Context, node: exp.Expr) -> Typed:
         message = f"the cast from {value.type.name} to {target.name} is not supported in views"
         raise context.refuse(node, message, hint)
     length = _parameters(context, node)
-    if target is TEXT and length:
-        return Typed(f"left({found.sql}, {length[0]})", TEXT)
+    if target is VARCHAR:
+        return replace(found, type=VARCHAR, sql=f"left({found.sql}, {length[0]})" if length else found.sql)
     return found
 
 
@@ -119,7 +121,7 @@ def _numeric(context: Context, node: exp.Expr, value: Typed, target: Type) -> Ty
 def _convert(value: Typed, target: Type) -> Typed | None:
     if value.type == target:
         return value
-    if target is TEXT:
+    if target in (TEXT, VARCHAR):
         return to_text(value)
     how = _CASTS.get((value.type.family, target.family))
     return how(value, target) if how else None

@@ -97,13 +97,26 @@ def _call(context: Context, node: exp.Expr, function: str) -> Typed:
 
 def nullif(context: Context, node: exp.Expr) -> Typed:
     """NULL where both are equal; of the first one's type."""
-    left, right = settle(context.part(node)), context.part(node, "expression")
-    if left.type.family is Family.INT and right.type.family is Family.DECIMAL:
-        hint = "cast the first to numeric(p,s)"
-        raise context.refuse(node, "NULLIF of an integer and a numeric is not supported in views", hint)
+    left, right = context.part(node), context.part(node, "expression")
+    left = settle(coerce(context, node, left, right.type))
+    first, second = left.type.family, settle(coerce(context, node, right, left.type)).type.family
+    if (first, second) in _WIDENED:
+        message = f"NULLIF of {left.type.name} and {right.type.name} is not supported in views"
+        raise context.refuse(node, message, "cast the first one to the other's type")
     same = compare(context, node, left, "=", right)
     return Typed(f"(CASE WHEN {same} THEN NULL ELSE {left.sql} END)", left.type)
 
+
+_NUMERIC: Final = (Family.DECIMAL, Family.NUMERIC)
+_WIDENED: Final = frozenset(
+    {
+        *((Family.INT, other) for other in (*_NUMERIC, Family.FLOAT)),
+        *((one, Family.FLOAT) for one in _NUMERIC),
+        (Family.CHAR, Family.TEXT),
+        (Family.TEXT, Family.CHAR),
+    }
+)
+"""Where NULLIF answers with the first value as another type than its own."""
 
 _SEVERAL: Final = frozenset({"this", "expressions", "ignore_nulls"})
 

@@ -23,6 +23,9 @@ UNKNOWN_COLUMN: Final = "VIEW_UNKNOWN_COLUMN"
 _READER: Final = "a view is the same whenever it is computed: leave it to the reader's query"
 _CHANGES: Final = "{} changes without the tables, so no view can have it"
 _VOLATILE: Final = frozenset({"gen_random_uuid", "clock_timestamp", "statement_timestamp", "timeofday", "nextval"})
+_SESSION: Final = frozenset(
+    {"user", "current_user", "session_user", "system_user", "current_role", "current_catalog", "current_schema"}
+)
 _CLOCKS: Final = (
     exp.CurrentTimestamp,
     exp.CurrentDate,
@@ -62,10 +65,15 @@ class Context:
 
     def translate(self, node: exp.Expr) -> Typed:
         """The Spark expression of a node."""
+        if isinstance(node, exp.Column) and _is_session(node):
+            hint = f'a column of this name is written "{node.name.lower()}"'
+            raise self.refuse(node, _CHANGES.format(node.name), hint)
         found = self.known(node) if self.known is not None else None
         if found is not None:
             return found
         rule = self._rule(node)
+        if any(needed and node.args.get(part) is None for part, needed in node.arg_types.items()):
+            raise self.refuse(node, f"{rule.word} takes more arguments", "write it as in a Postgres console")
         for part, value in node.args.items():
             if part in rule.parts:
                 continue
@@ -132,6 +140,12 @@ class Context:
     def _words(self) -> list[str]:
         rules = [*self.rules.values(), *self.functions.values()]
         return sorted({rule.word.removesuffix("()") for rule in rules if rule.word.endswith("()")})
+
+
+def _is_session(node: exp.Column) -> bool:
+    """Whether a column's name is a word that Postgres answers itself."""
+    plain = isinstance(node.this, exp.Identifier) and not node.this.args.get("quoted") and not node.args.get("table")
+    return plain and node.name.lower() in _SESSION
 
 
 def only_shown(node: exp.Column) -> bool:

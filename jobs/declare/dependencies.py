@@ -6,7 +6,7 @@ in a circle are refused, by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
@@ -46,9 +46,20 @@ def _read(source: Source) -> set[str]:
 
 
 def mentioned(root: exp.Expr) -> set[str]:
-    """The names without a schema that a query has in FROM, those of its own WITH left out."""
-    tables = {identifier(node.this) for node in root.find_all(exp.Table) if _is_name(node)}
-    return tables - {identifier(node.args["alias"].this) for node in root.find_all(exp.CTE)}
+    """The names without a schema that a query has in FROM, those of a WITH left out where these are known."""
+    return set(_named(root, frozenset()))
+
+
+def _named(node: exp.Expr, known: frozenset[str]) -> Iterator[str]:
+    own = node.args.get("with_")
+    for each in own.expressions if own is not None else ():
+        yield from _named(each.this, known)
+        known |= {identifier(each.args["alias"].this)}
+    if isinstance(node, exp.Table) and _is_name(node) and identifier(node.this) not in known:
+        yield identifier(node.this)
+    for child in node.iter_expressions():
+        if child is not own:
+            yield from _named(child, known)
 
 
 def _is_name(node: exp.Table) -> bool:

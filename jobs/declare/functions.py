@@ -83,6 +83,8 @@ def substring(context: Context, node: exp.Expr) -> Typed:
 def trim(context: Context, node: exp.Expr) -> Typed:
     """trim, btrim, ltrim, rtrim: of spaces, or of any character in a set."""
     value, side = text(context, node, "this"), str(node.args.get("position") or "BOTH")
+    if side not in ("BOTH", "LEADING", "TRAILING"):
+        raise context.refuse(node, "this form of trim is not supported in views", "write btrim(text, 'characters')")
     if node.args.get("collation"):
         raise context.refuse(node, "trim with a collation is not supported in views", "leave COLLATE out")
     characters = constant_text(context, node, "expression") if node.args.get("expression") else " "
@@ -91,6 +93,8 @@ def trim(context: Context, node: exp.Expr) -> Typed:
 
 def replace(context: Context, node: exp.Expr) -> Typed:
     """All occurrences, from the left."""
+    if not node.args.get("replacement"):
+        raise context.refuse(node, "replace() takes more arguments", "write replace(text, 'what', 'by what')")
     parts = [text(context, node, part).sql for part in ("this", "expression", "replacement")]
     return Typed(f"replace({', '.join(parts)})", TEXT)
 

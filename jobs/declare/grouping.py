@@ -43,8 +43,8 @@ def grouped(rows: Rows, select: exp.Select, items: Sequence[exp.Expr], nodes: Se
     texts: dict[str, Attribute] = {}
     for node in group_nodes:
         typed, reads = rows.typed(node)
-        if not reads:
-            # A constant makes no groups.
+        if not reads and (groups or node is not group_nodes[-1]):
+            # A constant makes no groups; but without rows there is none, so nothing but constants are one.
             continue
         require_identical(rows, node, settle(typed), "GROUP BY")
         texts[typed.sql] = found = rows.beside(settle(typed), reads, node.alias_or_name or "group")

@@ -95,6 +95,8 @@ def _joined(resolution: Resolution, left: Item, right: Item, join: exp.Join, aro
     if using:
         return _using(rows, left, right, join, side)
     conditions = tuple(map(rows.condition, conjuncts(join.args["on"]))) if join.args.get("on") else ()
+    if side == "FULL" and not any(isinstance(each.unnest(), exp.EQ) for each in conjuncts(join.args["on"])):
+        raise resolution.refuse(join, "Postgres joins FULL by an equality alone", "write FULL JOIN .. ON a.x = b.x")
     return Item(_plan(left.plan, right.plan, conditions, side), scope)
 
 

@@ -6,7 +6,7 @@ Spark converts nothing by itself; what depends on a collation must say COLLATE "
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlglot import exp
@@ -34,6 +34,7 @@ REMEDIES: Final[Mapping[Family, str]] = {
     Family.JSON: "cast it to text: column::text",
     Family.OTHER: "cast the column to text: column::text",
 }
+_REAL_BITS: Final = 32
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
@@ -59,7 +60,9 @@ def aligned(context: Context, node: exp.Expr, left: Typed, right: Typed) -> tupl
     if moments is not None:
         return moments
     if Family.CHAR in families and families <= {Family.CHAR, Family.TEXT}:
-        return _without_padding(left), _without_padding(right)
+        # Beside a varchar it is the varchar that becomes a character(n).
+        is_padded = left.type.padded or right.type.padded
+        return _without_padding(left, is_padded=is_padded), _without_padding(right, is_padded=is_padded)
     if len(families) > 1 or families & set(REMEDIES):
         raise _incomparable(context, node, left, right)
     return left, right
@@ -73,9 +76,9 @@ def _as_decimals(left: Typed, right: Typed) -> tuple[Typed, Typed]:
     return cast(left, common), cast(right, common)
 
 
-def _without_padding(typed: Typed) -> Typed:
+def _without_padding(typed: Typed, *, is_padded: bool) -> Typed:
     """Blanks at the end of a character(n) do not count, and go where it becomes a text."""
-    return Typed(f"rtrim({typed.sql})", TEXT) if typed.type.family is Family.CHAR else typed
+    return Typed(f"rtrim({typed.sql})", TEXT) if is_padded or typed.type.family is Family.CHAR else typed
 
 
 def _incomparable(context: Context, node: exp.Expr, left: Typed, right: Typed) -> Exception:
@@ -121,10 +124,23 @@ def in_list(context: Context, node: exp.Expr) -> Typed:
     value, items = context.part(node), node.args.get("expressions") or []
     if not items:
         raise context.refuse(node, "IN without a list of values is not supported in views", "write IN (1, 2)")
-    pairs = [aligned(context, item, value, context.translate(item)) for item in items]
+    read = [context.translate(item) for item in items]
+    if len(read) > 1:
+        _require_one_type(context, node, value, read)
+    pairs = [aligned(context, item, value, each) for item, each in zip(items, read, strict=True)]
     if len({left.sql for left, _ in pairs}) == 1:
         return Typed(f"({pairs[0][0].sql} IN ({', '.join(right.sql for _, right in pairs)}))", BOOL)
     return Typed("(" + " OR ".join(f"({left.sql} = {right.sql})" for left, right in pairs) + ")", BOOL)
+
+
+def _require_one_type(context: Context, node: exp.Expr, value: Typed, items: Sequence[Typed]) -> None:
+    """Several constants are made one type with the value, which for these is another than each alone would have."""
+    is_real = value.type.family is Family.FLOAT and value.type.width == _REAL_BITS
+    if is_real and any(each.type.family in NUMBERS for each in items):
+        hint = "write column = 1 OR column = 2"
+        raise context.refuse(node, "real IN several numbers is not supported in views", hint)
+    if value.type.family is Family.CHAR and any(each.type.family is Family.TEXT for each in items):
+        raise context.refuse(node, "character(n) IN texts is not supported in views", "write column::text IN ..")
 
 
 def condition(context: Context, node: exp.Expr) -> str:

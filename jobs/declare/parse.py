@@ -21,6 +21,7 @@ from cdc.errors import ConfigError
 from jobs.declare.context import ROW_WISE, UNSUPPORTED, span
 from jobs.declare.precedence import check_precedence
 from jobs.declare.source import Source
+from jobs.declare.spelling import check_spelling
 
 SQL: Final = "VIEW_SQL"
 _ONE_SELECT: Final = "a view file holds one SELECT .. FROM table [WHERE ..]"
@@ -130,6 +131,7 @@ def _check_tokens(source: Source, tokens: Sequence[Token]) -> None:
             raise _at(source, token, "a comma with nothing after it", "remove the comma", SQL)
         if token.token_type is following.token_type is TokenType.STRING:
             raise _at(source, following, "string literals side by side", "write one literal, or ||", UNSUPPORTED)
+    check_spelling(source, tokens)
 
 
 def _check_start(source: Source, tokens: Sequence[Token]) -> None:
@@ -146,6 +148,10 @@ def _tree(source: Source, tokens: Sequence[Token]) -> exp.Query:
         root = sqlglot.parse_one(source.text[: tokens[-1].end + 1], read="postgres")
     except ParseError as error:
         raise _parse_error(source, error) from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # sqlglot takes some functions for others with more arguments.
+        hint = "run the file in a Postgres console: is every function given its arguments?"
+        raise source.error(tokens[0].start, "this is not readable as SQL", hint, code=SQL) from error
     if not isinstance(root, exp.Query):
         raise source.error(0, "this is not a SELECT", _ONE_SELECT, code=SQL)
     return root

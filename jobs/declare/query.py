@@ -70,7 +70,7 @@ def declare_query(
         _require_incremental(resolution, header, plan)
     spec = replace(_spec(name, resolution, header, plan, deltas), nullable_key=bool(nullable))
     columns = [
-        Column(word, delta, each.attribute.type, each.attribute.nullable, None, each.c_collated)
+        Column(word, delta, each.attribute.type, each.attribute not in filled, None, each.c_collated)
         for word, delta, each in zip(names, deltas, block.fields, strict=True)
     ]
     return DeclaredQuery(spec, view_relation(spec, columns))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from jobs import typemap
@@ -47,6 +47,8 @@ class Type:
     scale: int = 0
     fixed: bool = True
     castable: bool = True
+    padded: bool = field(default=False, compare=False)
+    """Of a text: whether Postgres compares it with a character(n) as one, as it does a varchar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ INT8: Final = Type(Family.INT, "bigint", "BIGINT", width=64)
 FLOAT4: Final = Type(Family.FLOAT, "real", "FLOAT", width=32)
 FLOAT8: Final = Type(Family.FLOAT, "double precision", "DOUBLE", width=64)
 TEXT: Final = Type(Family.TEXT, "text", "STRING")
+VARCHAR: Final = Type(Family.TEXT, "text", "STRING", padded=True)
 UUID: Final = Type(Family.UUID, "uuid", "STRING")
 DATE: Final = Type(Family.DATE, "date", "DATE")
 TIMESTAMP: Final = Type(Family.TIMESTAMP, "timestamp", "TIMESTAMP_NTZ")
@@ -98,7 +101,7 @@ _BY_OID: Final = {
     typemap.FLOAT4: FLOAT4,
     typemap.FLOAT8: FLOAT8,
     typemap.TEXT: TEXT,
-    typemap.VARCHAR: TEXT,
+    typemap.VARCHAR: VARCHAR,
     typemap.UUID: UUID,
     typemap.DATE: DATE,
     typemap.TIMESTAMP: TIMESTAMP,

@@ -72,6 +72,10 @@ def test_a_limit_is_cut_from_a_body_that_is_kept_up_to_date():
             '"L i", id OFFSET 4',
         ),
         ("SELECT * FROM orders o JOIN items i ON i.order_id = o.id ORDER BY id, line LIMIT 1", "id, line LIMIT 1"),
+        (
+            "SELECT o.id AS nulls, i.line FROM orders o JOIN items i ON order_id = id ORDER BY nulls NULLS FIRST, 2 LIMIT 1",
+            "nulls NULLS FIRST, 2 LIMIT 1",
+        ),
     ],
 )
 def test_an_order_is_said_in_the_bodys_columns(text: str, order: str):
