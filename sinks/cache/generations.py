@@ -74,7 +74,7 @@ class Generations:
         """A new generation to load."""
         generation = new_generation(int(each) for each in client.hkeys(self.pattern.generations_key))
         client.hset(self.pattern.generations_key, str(generation), "loading")
-        client.set(self.pattern.globs_key, json_text(list(self.pattern.globs(GENERATION))))
+        client.set(self.pattern.globs_key, json_text(self._globs(client)))
         return generation
 
     def switch(self, client: redis.Redis, standing: Standing, over: Stored | None) -> Stored:
@@ -97,8 +97,13 @@ class Generations:
                 self._each(client, int(generation), lambda pipe, key: pipe.unlink(key))
             client.hdel(self.pattern.generations_key, generation)
 
+    def _globs(self, client: redis.Redis) -> list[str]:
+        """What finds a generation's entries: also one that was written when the view's header had another pattern."""
+        kept = client.get(self.pattern.globs_key)
+        return list(dict.fromkeys((*self.pattern.globs(GENERATION), *(json.loads(kept) if kept else ()))))
+
     def _each(self, client: redis.Redis, generation: int, do: Callable[[Any, bytes], Any]) -> None:
-        globs = self.pattern.globs(str(generation))
+        globs = [glob.replace(GENERATION, str(generation)) for glob in self._globs(client)]
         found = chain.from_iterable(client.scan_iter(match=each, count=SCAN_COUNT) for each in globs)
         while keys := list(islice(found, SCAN_COUNT)):
             with client.pipeline(transaction=False) as pipe:

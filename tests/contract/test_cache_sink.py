@@ -154,6 +154,21 @@ def test_what_a_killed_load_left_is_removed_by_the_next(
     assert client.hgetall(generations.pattern.generations_key) == {str(writer.generation): "live"}
 
 
+def test_entries_under_a_former_pattern_expire_as_well(
+    client: Any, spark: SparkSession, valkey: Endpoint, pipeline_name: str
+):
+    rows = ORDERS.frame(spark, [(UPSERT, 10, (1, "x", None))])
+    former = CacheSink(cache_of(valkey), pipeline_name, ORDERS.spec, SinkOptions("cache", {}))
+    former.replace(rows, at(100))
+    generation = client.get(f"{pipeline_name}:orders:generation")
+    assert client.ttl(f"{pipeline_name}:orders:{generation}:1") == -1
+    options = {"key": "card:{pipeline}:{generation}:{key}"}
+    CacheSink(cache_of(valkey), pipeline_name, ORDERS.spec, SinkOptions("cache", options)).replace(rows, at(200))
+    assert 0 < client.ttl(f"{pipeline_name}:orders:{generation}:1") <= RETIRED_TTL_S
+    now = client.get(f"{pipeline_name}:orders:generation")
+    assert client.ttl(f"card:{pipeline_name}:{now}:1") == -1
+
+
 def test_former_entries_stay_for_readers_a_while_and_then_expire(
     client: Any, raw: redis.Redis, generations: Generations, writer: EntryWriter
 ):

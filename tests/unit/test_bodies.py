@@ -73,7 +73,7 @@ def test_a_limit_is_cut_from_a_body_that_is_kept_up_to_date():
         ),
         ("SELECT * FROM orders o JOIN items i ON i.order_id = o.id ORDER BY id, line LIMIT 1", "id, line LIMIT 1"),
         (
-            "SELECT o.id AS nulls, line FROM orders o JOIN items ON order_id = id ORDER BY nulls NULLS FIRST, 2 LIMIT 1",
+            "SELECT id AS nulls, line FROM orders JOIN items ON order_id = id ORDER BY nulls NULLS FIRST, 2 LIMIT 1",
             "nulls NULLS FIRST, 2 LIMIT 1",
         ),
     ],
