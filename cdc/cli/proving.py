@@ -138,7 +138,9 @@ def show(proofs: Sequence[ViewProof], found: Sequence[ViewProof] = ()) -> None:
         counts = [f"{count:,}" for count in (proof.rows, proof.missing, proof.extra, proof.different + proof.duplicate)]
         table.add_row(mark, escape(proof.view), proof.sink, *counts, f"{proof.seconds:.1f}")
     out.print(table)
-    for proof in (*found, *proofs):
+    for proof in found:
+        _show_examples(proof)
+    for proof in proofs:
         _show_problem(proof)
     held = sum(proof.holds for proof in proofs)
     style = "green" if held == len(proofs) else "bold red"
@@ -158,15 +160,20 @@ def _where(proofs: Sequence[ViewProof]) -> str:
     return "; ".join(smaller + between)
 
 
-def _show_problem(proof: ViewProof) -> None:
+def _show_examples(proof: ViewProof) -> None:
     name = escape(f"{proof.view} in {proof.sink}")
-    if proof.problem is not None:
-        out.print(f"[red]{name}[/]: {escape(proof.problem)}", soft_wrap=True)
     for example in proof.examples:
         key = ", ".join(f"{column}={value}" for column, value in example.key.items())
         out.print(f"[red]{name}[/]: {example.difference.value} {escape(key)}", soft_wrap=True)
         for side, values in (("Postgres", example.source), (proof.sink, example.sink)) if proof.with_values else ():
             out.print(f"    {side}: {escape(_row_text(values))}", soft_wrap=True)
+
+
+def _show_problem(proof: ViewProof) -> None:
+    name = escape(f"{proof.view} in {proof.sink}")
+    if proof.problem is not None:
+        out.print(f"[red]{name}[/]: {escape(proof.problem)}", soft_wrap=True)
+    _show_examples(proof)
     if proof.mended is not None:
         mended = f"{proof.mended.written:,} keys written, {proof.mended.deleted:,} removed"
         out.print(f"{name}: mended, {mended}", soft_wrap=True)

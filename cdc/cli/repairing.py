@@ -8,7 +8,7 @@ apply compares once more by itself, and mends.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from cdc.cli.proving import NOBODY_APPLIES, Wanted, prove_views, show, sinks_of,
 from cdc.cli.rebuilding import rebuild_view
 from cdc.cli.screen import err, out
 from cdc.cli.views import live_named_views
+from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.control import ControlClient, Kind, State, apply_owner, publish_proofs
 from jobs.pipeline import lowest_first
@@ -48,20 +49,10 @@ def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     settings = wanted.settings(settings)
     specs = live_named_views(settings, names)
     with watched() as on_progress:
-        repaired = _mended(settings, specs, on_progress, wanted)
-    stuck = {each.now.view for each in repaired if _differs(each.now)}
-    for view in sorted(stuck):
-        err.print(f"{escape(view)} differs in what single keys do not mend: it is rebuilt", soft_wrap=True)
-        rebuild_view(settings, view)
-    if stuck:
-        with watched() as on_progress:
-            again = _by_sink(prove_views(settings, [spec for spec in specs if spec.name in stuck], on_progress, wanted))
-        repaired = [
-            Repaired(each.found, replace(again[_key(each.now)], mended=each.now.mended), rebuilt=True)
-            if each.now.view in stuck
-            else each
-            for each in repaired
-        ]
+        known, repaired = _mended(settings, specs, on_progress, wanted)
+    differ = {each.now.view for each in repaired if _differs(each.now)}
+    if stuck := [spec for spec in known if spec.name in differ]:
+        repaired = _rebuilt(settings, stuck, repaired, wanted)
     publish_proofs(settings, [proved(each.now) for each in repaired])
     if wanted.as_json:
         out.print_json(json.dumps([each.to_json() for each in repaired]))
@@ -70,19 +61,49 @@ def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     return int(not all(each.now.holds for each in repaired))
 
 
-def _mended(settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, wanted: Wanted) -> list[Repaired]:
+def _rebuilt(
+    settings: Settings, stuck: Sequence[ViewSpec], repaired: Sequence[Repaired], wanted: Wanted
+) -> list[Repaired]:
+    """What single keys do not mend, in the order given; what cannot be rebuilt keeps the others from nothing."""
+    refused: dict[str, str] = {}
+    for spec in stuck:
+        err.print(f"{escape(spec.name)} differs in what single keys do not mend: it is rebuilt", soft_wrap=True)
+        try:
+            rebuild_view(settings, spec.name)
+        except CdcError as error:
+            refused[spec.name] = f"it was not rebuilt: {_reason(error)}"
+    with watched() as on_progress:
+        again = _by_sink(prove_views(settings, stuck, on_progress, wanted))
+    return [
+        Repaired(each.found, _told(again[_key(each.now)], each.now.mended, refused), each.now.view not in refused)
+        if _key(each.now) in again
+        else each
+        for each in repaired
+    ]
+
+
+def _mended(
+    settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, wanted: Wanted
+) -> tuple[list[ViewSpec], list[Repaired]]:
+    """The views that were looked at, what is read before what reads it; and what became of each."""
     if apply_owner(settings) is None:
         return _mended_here(settings, specs, on_progress, wanted)
     found = prove_views(settings, specs, on_progress, wanted)
     if below := _below(settings, _wrong(specs, found), specs):
         found += prove_views(settings, below, on_progress, wanted)
-    wrong = _wrong(lowest_first([*specs, *below]), found)
+    known = lowest_first([*specs, *below])
+    wrong = _wrong(known, found)
     counts: dict[tuple[str, str], Mended] = {}
+    refused: dict[str, str] = {}
     for spec in wrong:
-        for sink, mended in _mended_by_apply(settings, spec.name, on_progress).items():
-            counts[spec.name, sink] = mended
+        try:
+            mended = _mended_by_apply(settings, spec.name, on_progress)
+        except CdcError as error:
+            refused[spec.name] = f"it was not mended: {_reason(error)}"
+            continue
+        counts |= {(spec.name, sink): each for sink, each in mended.items()}
     again = _by_sink(prove_views(settings, wrong, on_progress, wanted)) if wrong else {}
-    return [_repaired(proof, again.get(_key(proof)), counts.get(_key(proof))) for proof in found]
+    return known, [_repaired(proof, again.get(_key(proof)), counts.get(_key(proof)), refused) for proof in found]
 
 
 def _mended_by_apply(settings: Settings, view: str, on_progress: OnProgress) -> dict[str, Mended]:
@@ -98,7 +119,7 @@ def _mended_by_apply(settings: Settings, view: str, on_progress: OnProgress) -> 
 
 def _mended_here(
     settings: Settings, specs: Sequence[ViewSpec], on_progress: OnProgress, wanted: Wanted
-) -> list[Repaired]:
+) -> tuple[list[ViewSpec], list[Repaired]]:
     from cdc.cli.applying import local_apply
 
     on_progress(NOBODY_APPLIES)
@@ -110,9 +131,10 @@ def _mended_here(
         found = proofs(specs, wanted.extras(apply.mend))
         if below := _below(settings, _wrong(specs, found), specs):
             found += proofs(below, wanted.extras(apply.mend))
-        wrong = _wrong([*specs, *below], found)
+        known = lowest_first([*specs, *below])
+        wrong = _wrong(known, found)
         again = _by_sink(proofs(wrong, wanted.extras())) if wrong else {}
-    return [_repaired(proof, again.get(_key(proof)), proof.mended) for proof in found]
+    return known, [_repaired(proof, again.get(_key(proof)), proof.mended, {}) for proof in found]
 
 
 def _wrong(specs: Sequence[ViewSpec], found: Sequence[ViewProof]) -> list[ViewSpec]:
@@ -135,8 +157,18 @@ def _below(settings: Settings, wrong: Sequence[ViewSpec], asked: Sequence[ViewSp
     return [spec for spec in met.values() if spec.name not in known]
 
 
-def _repaired(found: ViewProof, again: ViewProof | None, mended: Mended | None) -> Repaired:
-    return Repaired(found, found if again is None else replace(again, mended=mended))
+def _repaired(found: ViewProof, again: ViewProof | None, mended: Mended | None, refused: Mapping[str, str]) -> Repaired:
+    return Repaired(found, found if again is None else _told(again, mended, refused))
+
+
+def _told(again: ViewProof, mended: Mended | None, refused: Mapping[str, str]) -> ViewProof:
+    """The last proof with what was done before it; why nothing was done only where it still differs."""
+    problem = again.problem if again.holds or again.problem else refused.get(again.view)
+    return replace(again, mended=mended, problem=problem)
+
+
+def _reason(error: CdcError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _differs(proof: ViewProof) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from cdc.cli import proving, repairing, status
 from cdc.cli.proving import Wanted
 from cdc.cli.standing import Report, ViewStanding
+from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.settings import Prove, Settings
 from jobs.control import Proved
 from jobs.prove import Difference, Example, Mended, ViewProof
@@ -72,19 +74,27 @@ class Repairs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *proofs: list[ViewProof]) -> None:
         self._proofs = list(proofs)
         self.asked: list[str] = []
-        specs = {"v": Spec("v", "t"), "w": Spec("w", "t"), "t": Spec("t")}
-        asked = lambda names: [specs[name] for name in names or ("v", "w")]  # noqa: E731
+        self.refused: dict[str, CdcError] = {}
+        self.specs = {"v": Spec("v", "t"), "w": Spec("w", "t"), "t": Spec("t")}
+        asked = lambda names: [self.specs[name] for name in names or ("v", "w")]  # noqa: E731
         monkeypatch.setattr(repairing, "live_named_views", lambda _, names: asked(names))
         monkeypatch.setattr(repairing, "apply_owner", lambda _: "somebody")
         monkeypatch.setattr(
             repairing, "publish_proofs", lambda _, proofs: self.asked.append(f"{len(list(proofs))} kept")
         )
-        monkeypatch.setattr(repairing, "prove_views", lambda *_, **__: self._proofs.pop(0))
-        monkeypatch.setattr(repairing, "rebuild_view", lambda _, view: self.asked.append(f"rebuild {view}"))
-        monkeypatch.setattr(repairing, "_mended_by_apply", self._mend)
+        monkeypatch.setattr(repairing, "prove_views", self._prove)
+        monkeypatch.setattr(repairing, "rebuild_view", lambda _, view: self._ask("rebuild", view))
+        monkeypatch.setattr(repairing, "_mended_by_apply", lambda _, view, __: self._ask("mend", view))
 
-    def _mend(self, settings: Settings, view: str, _: Any) -> dict[str, Mended]:
-        self.asked.append(f"mend {view}")
+    def _prove(self, settings: Settings, specs: Sequence[Spec], *_: Any) -> list[ViewProof]:
+        found = self._proofs.pop(0)
+        assert {proof.view for proof in found} == {spec.name for spec in specs}, "proofs of what was asked for"
+        return found
+
+    def _ask(self, what: str, view: str) -> dict[str, Mended]:
+        self.asked.append(f"{what} {view}")
+        if f"{what} {view}" in self.refused:
+            raise self.refused[f"{what} {view}"]
         return {"delta": Mended(1, 0, 0)}
 
 
@@ -106,7 +116,7 @@ def test_what_a_wrong_view_reads_is_mended_first(
     settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ):
     below = replace(WRONG, view="t")
-    repairs = Repairs(monkeypatch, [WRONG], [below], [EQUAL, replace(EQUAL, view="t")])
+    repairs = Repairs(monkeypatch, [WRONG], [below], [replace(EQUAL, view="t"), EQUAL])
     assert repairing.run_repair(settings, ["v"], Wanted()) == 0
     assert repairs.asked == ["mend t", "mend v", "2 kept"]
     assert "2 of 2 proved equal" in screen.getvalue()
@@ -135,3 +145,66 @@ def test_what_cannot_be_repaired_is_not_tried(settings: Settings, screen: io.Str
     assert repairing.run_repair(settings, [], Wanted()) == 1
     assert repairs.asked == ["2 kept"]
     assert "the store is away" in screen.getvalue()
+
+
+def test_what_a_view_reads_is_rebuilt_before_it(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    view, table = replace(WRONG, view="a"), replace(WRONG, view="t")
+    now = [replace(each, different=0, examples=()) for each in (view, table)]
+    repairs = Repairs(monkeypatch, [view], [table], [table, view], now)
+    repairs.specs["a"] = Spec("a", "t")
+    assert repairing.run_repair(settings, ["a"], Wanted(as_json=True)) == 0
+    assert repairs.asked == ["mend t", "mend a", "rebuild t", "rebuild a", "2 kept"]
+    told = json.loads(screen.getvalue())
+    assert [(proof["view"], proof["holds"], proof["rebuilt"]) for proof in told] == [
+        ("a", True, True),
+        ("t", True, True),
+    ]
+
+
+def test_a_rebuild_that_fails_is_told_with_all_the_rest(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    repairs = Repairs(monkeypatch, [WRONG, OTHER], [BELOW], [WRONG], [WRONG])
+    repairs.refused["rebuild v"] = OperatorError("its table has stopped", "see `afterimage status`")
+    assert repairing.run_repair(settings, [], Wanted(as_json=True)) == 1
+    assert repairs.asked == ["mend v", "rebuild v", "3 kept"]
+    first, second, third = json.loads(screen.getvalue())
+    assert (first["holds"], second["holds"], third["holds"]) == (False, True, True)
+    assert first["problem"] == "it was not rebuilt: its table has stopped; see `afterimage status`"
+    assert (first["different"], first["rebuilt"]) == (1, False)
+
+
+def test_a_rebuild_whose_end_nobody_heard_may_have_been_one(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    repairs = Repairs(monkeypatch, [WRONG], [BELOW], [WRONG], [EQUAL])
+    repairs.refused["rebuild v"] = TransientError("apply has not answered")
+    assert repairing.run_repair(settings, ["v"], Wanted()) == 0
+    assert "2 of 2 proved equal" in screen.getvalue()
+    assert "has not answered" not in screen.getvalue()
+
+
+def test_a_view_that_apply_does_not_mend_keeps_it_from_no_other(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    other = replace(WRONG, view="w")
+    repairs = Repairs(monkeypatch, [WRONG, other], [BELOW], [WRONG, OTHER])
+    repairs.refused["mend v"] = OperatorError("apply failed the request")
+    assert repairing.run_repair(settings, [], Wanted()) == 1
+    assert repairs.asked == ["mend v", "mend w", "3 kept"]
+    assert "v in delta: it was not mended: apply failed the request" in screen.getvalue()
+    assert "2 of 3 proved equal" in screen.getvalue()
+
+
+def test_what_was_found_has_no_remedy_once_it_holds(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    Repairs(monkeypatch, [WRONG], [BELOW], [EQUAL])
+    assert repairing.run_repair(settings, ["v"], Wanted()) == 0
+    assert screen.getvalue().count("different id=1") == 1
+    assert screen.getvalue().count("mended, 1 keys written") == 1
+    assert "remedy" not in screen.getvalue()
+    proving.show([WRONG])
+    assert "remedy afterimage prove --repair v" in screen.getvalue()
