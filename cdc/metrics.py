@@ -6,7 +6,7 @@ value or a key of a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -122,6 +122,17 @@ PROVE_FAILURES: Final = Counter(
     "prove_failures", "Proofs that could not be made, by code", ["code"], namespace=_P, registry=REGISTRY
 )
 
+_OF_A_SINK: Final = (
+    VIEW_LSN,
+    VIEW_UNFIT_ROWS,
+    PROVED_TIMESTAMP,
+    PROVED_HOLDS,
+    PROVED_ROWS,
+    PROVED_DIFFERENCES,
+    PROVED_SECONDS,
+)
+_OF_A_VIEW: Final = (REFRESHES, REFRESH_SECONDS, REFRESH_KEYS, VIEW_STOPPED)
+
 _NOT_KNOWN: Final = float("nan")
 _last: list[Progress] = []
 
@@ -158,6 +169,35 @@ def refreshed(view: str, how: str, keys: int | None, seconds: float) -> None:
     REFRESHES.labels(view, how).inc()
     REFRESH_SECONDS.labels(view).set(seconds)
     REFRESH_KEYS.labels(view).set(_or_nan(keys))
+
+
+def proved(at: tuple[str, str], *, ts_s: float, holds: bool, rows: int, differences: int, seconds: float) -> None:
+    """A view was compared in one sink."""
+    PROVED_TIMESTAMP.labels(*at).set(ts_s)
+    PROVED_HOLDS.labels(*at).set(holds)
+    PROVED_ROWS.labels(*at).set(rows)
+    PROVED_DIFFERENCES.labels(*at).set(differences)
+    PROVED_SECONDS.labels(*at).set(seconds)
+
+
+def kept(targets: Collection[tuple[str, str]]) -> None:
+    """These views are kept in these sinks from now on: nothing is said any more of what is not among them."""
+    views = {view for view, _ in targets}
+    _withdraw(_OF_A_SINK, lambda labels: (labels["view"], labels["sink"]) not in targets)
+    _withdraw(_OF_A_VIEW, lambda labels: labels["view"] not in views)
+
+
+def dropped(view: str) -> None:
+    """Nothing is left of it."""
+    _withdraw((*_OF_A_SINK, *_OF_A_VIEW), lambda labels: labels["view"] == view)
+
+
+def _withdraw(metrics: Iterable[Gauge | Counter], is_over: Callable[[Mapping[str, str]], bool]) -> None:
+    for metric in metrics:
+        found = {tuple(sample.labels.items()) for family in metric.collect() for sample in family.samples}
+        for labels in found:
+            if is_over(dict(labels)):
+                metric.remove(*(value for _, value in labels))
 
 
 def _or_nan(value: float | None) -> float:

@@ -133,9 +133,13 @@ class ApplyRun:
         self._vigil.begin()
         told = _left_out if self._refresher is not None else None
         pipeline = load_pipeline(self._settings, told, as_filed=self._rebuilds.in_place)
+        targets = {(target.view, target.sink) for target in pipeline.sinks}
+        metrics.kept(targets)
         self._refresher, self._pipeline = Refresher(self._spark, pipeline), pipeline
         self._rebuilds.begin(self._refresher, pipeline)
         self._vouching.begin(self._refresher, pipeline)
+        if self.proofs is not None:
+            self.proofs.begin(targets)
         settled, self._settled = self._settled, False
         machine, answer = apply_machine(settled=settled), None
         while True:

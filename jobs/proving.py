@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
 from dataclasses import replace
@@ -55,6 +55,7 @@ class ProofThread:
         self._stop = threading.Event()
         self._repairing: Request | None = None
         self._told_s = 0.0
+        self._is_measured = False
         self._thread = threading.Thread(target=self._run, name="proofs", daemon=True)
 
     def __enter__(self) -> ProofThread:
@@ -66,6 +67,19 @@ class ProofThread:
         with self._lock:
             self._lock.notify_all()
         self._thread.join(_END_S)
+
+    def begin(self, targets: Collection[tuple[str, str]]) -> None:
+        """Apply keeps these views in these sinks: until the next proof the metrics are what the newest one found."""
+        if self._every_s is None or self._is_measured:
+            return
+        self._is_measured = True
+        try:
+            found = newest_proofs(self._settings)
+        except CdcError as error:
+            _log.warning("newest proofs not read", code=error.code, reason=error.message)
+            return
+        for at in found.keys() & set(targets):
+            measure(found[at])
 
     def attend(self, control: ControlServer, mender: Mender) -> None:
         """Take new requests, mend what waits for it, and tell what there is to tell."""
@@ -145,6 +159,7 @@ class ProofThread:
             changed = {spec.name for spec in other}
             proofs = [proof for proof in proofs if proof.view not in changed] + self._prove(other, holder, mends=False)
             specs = now
+        proofs = _of(now, proofs)
         differing = {proof.view for proof in proofs if proof.differences}
         wrong = [spec for spec in specs.values() if spec.name in differing]
         tell(proofs)
@@ -154,8 +169,9 @@ class ProofThread:
             again = [
                 replace(each, mended=mended[each.view, each.sink]) for each in self._prove(wrong, holder, mends=False)
             ]
+            again = _of(self._live_views(), again)
             tell(again)
-            proofs = [proof for proof in proofs if proof.view not in {each.view for each in again}] + again
+            proofs = [proof for proof in proofs if proof.view not in differing] + again
         metrics.PROVE_HELD_SECONDS.set(holder.longest_s)
         publish_proofs(self._settings, [proved(proof) for proof in proofs])
         held = sum(proof.holds for proof in proofs)
@@ -234,12 +250,7 @@ def proved(proof: ViewProof) -> Proved:
 def tell(proofs: Sequence[ViewProof]) -> None:
     """Into the log and the metrics: a view that differs is an error that a person should see."""
     for proof in proofs:
-        labels = proof.view, proof.sink
-        metrics.PROVED_TIMESTAMP.labels(*labels).set(time.time())
-        metrics.PROVED_HOLDS.labels(*labels).set(proof.holds)
-        metrics.PROVED_ROWS.labels(*labels).set(proof.rows)
-        metrics.PROVED_DIFFERENCES.labels(*labels).set(proof.differences)
-        metrics.PROVED_SECONDS.labels(*labels).set(proof.seconds)
+        measure(proved(proof))
         if not proof.holds:
             _log.error(
                 "view differs from the source" if proof.problem is None else "view not proved",
@@ -253,6 +264,24 @@ def tell(proofs: Sequence[ViewProof]) -> None:
                 duplicate=proof.duplicate,
                 problem=proof.problem,
             )
+
+
+def measure(proof: Proved) -> None:
+    """Into the metrics."""
+    metrics.proved(
+        (proof.view, proof.sink),
+        ts_s=proof.ts_ms / 1000,
+        holds=proof.holds,
+        rows=proof.rows,
+        differences=proof.differences,
+        seconds=proof.seconds,
+    )
+
+
+def _of(live: Mapping[str, ViewSpec], proofs: Sequence[ViewProof]) -> list[ViewProof]:
+    """Those of views that are still kept in these sinks: what was dropped meanwhile has no proof."""
+    targets = {(spec.name, option.name) for spec in live.values() for option in spec.sinks}
+    return [proof for proof in proofs if (proof.view, proof.sink) in targets]
 
 
 def _left_out(error: ConfigError) -> None:

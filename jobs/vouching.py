@@ -47,6 +47,7 @@ class Vouching:
 
     def dropped(self, view: str) -> None:
         """Nothing is left of it."""
+        metrics.dropped(view)
         self._undeclared.pop(view, None)
         self._declared.forget(view)
 

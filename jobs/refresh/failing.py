@@ -14,6 +14,7 @@ from cdc.changes import Trouble
 from cdc.errors import OperatorError
 from cdc.log import get
 from jobs.refresh.ways import is_unchanged
+from jobs.twins import is_twin_name
 from sinks.delta.held import Held
 
 _log = get(__name__)
@@ -67,7 +68,7 @@ class FailingViews:
         self._read.pop(view, None)
         if self._troubles.pop(view, None) is not None:
             _log.info("view follows again", view=view)
-        metrics.VIEW_STOPPED.labels(view).set(0)
+        self._measure(view, 0)
 
     def forget(self, view: str) -> None:
         """It is not kept up to date any more."""
@@ -76,4 +77,9 @@ class FailingViews:
 
     def _take(self, view: str, trouble: Trouble) -> None:
         self._troubles[view] = trouble
-        metrics.VIEW_STOPPED.labels(view).set(1)
+        self._measure(view, 1)
+
+    def _measure(self, view: str, stopped: int) -> None:
+        # What is loaded beside is no view of anybody's: status tells why it is not shown.
+        if not is_twin_name(view):
+            metrics.VIEW_STOPPED.labels(view).set(stopped)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,18 @@ from cdc.errors import TransientError
 from cdc.settings import Kafka, Prove, Settings
 from cdc.stack.server import Endpoint
 from jobs import proving
-from jobs.control import ControlClient, ControlServer, Kind, Run, RunTo, Stand, State, newest_proofs
+from jobs.control import (
+    ControlClient,
+    ControlServer,
+    Kind,
+    Proved,
+    Run,
+    RunTo,
+    Stand,
+    State,
+    newest_proofs,
+    publish_proofs,
+)
 from jobs.prove import Mend, Mended
 from jobs.proving import ProofThread
 from sinks.spec import Kind as ViewKind
@@ -110,6 +122,10 @@ def value(metric: Any) -> float:
     return found
 
 
+def labelled(metric: Any) -> list[dict[str, str]]:
+    return [sample.labels for family in metric.collect() for sample in family.samples]
+
+
 def until(settings: Settings, wanted: Callable[[Any], bool]) -> Any:
     """The newest proof, once it is so."""
 
@@ -130,6 +146,8 @@ def test_proofs_by_the_clock_are_told_and_a_difference_is_an_error(settings: Set
         assert (first.rows, first.differences) == (20, 0)
         assert (value(metrics.PROVED_HOLDS), value(metrics.PROVED_ROWS)) == (1, 20)
         assert value(metrics.PROVED_TIMESTAMP) > time.time() - 60
+        assert 0 < value(metrics.PROVED_SECONDS) < 60
+        assert 0 < float(metrics.REGISTRY.get_sample_value("afterimage_prove_held_seconds") or 0) < 60
         sink.stored = [(1, "wrong"), *RIGHT[2:]]
         wrong = until(settings, lambda proved: not proved.holds)
         assert (wrong.differences, wrong.problem) == (2, None)
@@ -140,12 +158,44 @@ def test_proofs_by_the_clock_are_told_and_a_difference_is_an_error(settings: Set
     }
 
 
+def test_after_a_restart_the_metrics_are_what_the_newest_proof_found(settings: Settings, sink: MemorySink) -> None:
+    """Of what is kept in these sinks still, and where the clock makes the next proofs."""
+    publish_proofs(settings, [Proved("many", at, 5_000, 9, at == "cache", 20, 2, 0.5) for at in ("delta", "cache")])
+    metrics.dropped("many")
+    ProofThread(settings).begin({("many", "delta")})
+    assert not labelled(metrics.PROVED_HOLDS), "nothing proves it by the clock"
+
+    proofs = ProofThread(scheduled(settings))
+    proofs.begin({("many", "delta"), ("new", "delta")})
+
+    assert labelled(metrics.PROVED_HOLDS) == [{"view": "many", "sink": "delta"}]
+    assert (value(metrics.PROVED_HOLDS), value(metrics.PROVED_TIMESTAMP), value(metrics.PROVED_ROWS)) == (0, 5, 20)
+    assert (value(metrics.PROVED_DIFFERENCES), value(metrics.PROVED_SECONDS)) == (2, 0.5)
+    metrics.proved(("many", "delta"), ts_s=6.0, holds=True, rows=20, differences=0, seconds=0.1)
+    proofs.begin({("many", "delta")})
+    assert value(metrics.PROVED_HOLDS) == 1, "what was found since is newer"
+
+
+def test_a_view_that_is_dropped_while_it_is_proved_has_no_proof(
+    settings: Settings, sink: MemorySink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = replace(SPEC, name="gone")
+    looks = iter([{SPEC.name: SPEC, gone.name: gone}])
+    monkeypatch.setattr(proving, "live_views", lambda *_: next(looks, {SPEC.name: SPEC}))
+    with apply_process(scheduled(settings), sink):
+        until(settings, lambda proved: proved.holds)
+    assert ("gone", "delta") not in newest_proofs(settings)
+    assert metrics.REGISTRY.get_sample_value("afterimage_prove_holds", {"view": "gone", "sink": "delta"}) is None
+
+
 def test_what_differs_is_mended_where_the_configuration_says_so(settings: Settings, sink: MemorySink) -> None:
     sink.stored = [(1, "wrong"), (99, "stray"), *RIGHT[2:]]
+    before = metrics.REGISTRY.get_sample_value("afterimage_prove_mended_keys_total") or 0.0
     with structlog.testing.capture_logs() as logs, apply_process(scheduled(settings, repair=True), sink):
         until(settings, lambda proved: proved.holds)
     assert sorted(sink.stored) == RIGHT
     assert any(log.get("code") == "VIEW_DIFFERS" for log in logs), "a repair hides no difference"
+    assert metrics.REGISTRY.get_sample_value("afterimage_prove_mended_keys_total") == before + 3
 
 
 def test_a_proof_that_cannot_be_made_is_told_and_stops_nothing(

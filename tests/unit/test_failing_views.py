@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc import metrics
 from cdc.errors import OperatorError
 from jobs.refresh.failing import FailingViews
+from jobs.twins import twin_name
 from sinks.delta.held import Held
 
 READ = {"orders": Held(4, 1, 3), "items": Held(9, 1, 8)}
@@ -15,6 +16,16 @@ ERROR = OperatorError("it divides by zero", "do not", code="VIEW_FAILED")
 
 def stopped(view: str) -> float | None:
     return metrics.REGISTRY.get_sample_value("afterimage_view_stopped", {"view": view})
+
+
+def test_what_is_loaded_beside_is_no_view_of_anybodys():
+    failing = FailingViews()
+
+    failing.fail(twin_name("loaded"), ERROR, READ)
+    failing.succeed(twin_name("other"))
+
+    assert failing.troubles.keys() == {twin_name("loaded")}
+    assert (stopped(twin_name("loaded")), stopped(twin_name("other"))) == (None, None)
 
 
 def test_one_that_failed_is_tried_again_when_what_it_reads_has_changed_and_not_before():

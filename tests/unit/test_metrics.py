@@ -15,9 +15,11 @@ from cdc import metrics
 from cdc.metrics_server import serve_metrics
 from cdc.progress import Kind, Progress
 from cdc.retention import SAFE, Danger, Level, Retention
-from cdc.settings import Metrics
+from cdc.settings import Metrics, Settings
+from jobs.vouching import Vouching
 
 STREAMED = Progress(7, Kind.STREAM, 50, 1000, 5_000_000, 3, 0, {}, "7000")
+SETTINGS = {"pipeline": "shop", "source": {"database": "d", "tables": ["public.*"]}}
 UNITS = (
     "_total",
     "_bytes",
@@ -84,6 +86,38 @@ def test_what_is_not_known_is_not_a_number():
     assert math.isnan(value("slot_safe_bytes"))
     assert math.isnan(value("slot_seconds_left"))
     assert (value("capture_lag_bytes"), value("capture_lag_seconds")) == (0, 0)
+
+
+def told(view):
+    return {
+        sample.name
+        for family in metrics.REGISTRY.collect()
+        for sample in family.samples
+        if sample.labels.get("view") == view
+    }
+
+
+def test_nothing_is_said_of_what_is_not_kept_any_more():
+    for view, sink in (("stays", "delta"), ("stays", "cache"), ("goes", "delta")):
+        metrics.VIEW_LSN.labels(view, sink).set(7)
+        metrics.VIEW_UNFIT_ROWS.labels(view, sink).set(0)
+        metrics.proved((view, sink), ts_s=5.0, holds=False, rows=3, differences=1, seconds=0.1)
+        metrics.VIEW_STOPPED.labels(view).set(1)
+        metrics.refreshed(view, "full", None, 0.1)
+
+    metrics.kept({("stays", "delta"), ("new", "delta")})
+
+    assert value("prove_differing_rows", view="stays", sink="delta") == 1
+    assert value("view_lsn", view="stays", sink="delta") == 7
+    assert value("view_stopped", view="stays") == 1
+    assert metrics.REGISTRY.get_sample_value("afterimage_prove_holds", {"view": "stays", "sink": "cache"}) is None
+    assert metrics.REGISTRY.get_sample_value("afterimage_view_lsn", {"view": "stays", "sink": "cache"}) is None
+    assert told("goes") == set()
+
+    for _ in range(2):
+        Vouching(Settings.model_validate(SETTINGS), *[None] * 3).dropped("stays")
+
+    assert told("stays") == set()
 
 
 @pytest.mark.parametrize("port", [None])
