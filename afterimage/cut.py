@@ -151,4 +151,4 @@ def _resolved(sql: str, moment: Present | Past) -> Resolved:
     # Only here: the parser takes longer to load than a table to read.
     from jobs.query.names import resolve
 
-    return resolve(sql, moment.names, moment.select)
+    return resolve(sql, moment.names, moment.select, moment.awaited)

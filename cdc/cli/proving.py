@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from rich.markup import escape
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,7 +14,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from cdc.cli.screen import err, out
-from cdc.cli.views import live_named_views
+from cdc.cli.views import live_named_views, views_to_come
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import apply_owner, publish_proofs
@@ -67,11 +67,17 @@ def run_prove(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     with watched() as on_progress:
         proofs = _proved(settings, names, on_progress, wanted)
     publish_proofs(settings, map(proved, proofs))
+    to_come = [] if names else views_to_come(settings, [proof.view for proof in proofs])
     if wanted.as_json:
-        out.print_json(json.dumps([proof.to_json() for proof in proofs]))
+        out.print_json(json.dumps([*(proof.to_json() for proof in proofs), *map(unproved_json, to_come)]))
     else:
-        show(proofs)
+        show(proofs, to_come=to_come)
     return int(not all(proof.holds for proof in proofs))
+
+
+def unproved_json(view: str) -> dict[str, Any]:
+    """For `prove --json`: a view that is not there yet, so it neither holds nor differs."""
+    return {"view": view, "sink": None, "holds": None, "problem": "not loaded yet"}
 
 
 def _proved(settings: Settings, names: Sequence[str], on_progress: OnProgress, wanted: Wanted) -> list[ViewProof]:
@@ -125,8 +131,8 @@ def watched() -> Iterator[OnProgress]:
         yield on_progress
 
 
-def show(proofs: Sequence[ViewProof], found: Sequence[ViewProof] = ()) -> None:
-    """A line per view and sink; below, what differs, or was `found` before it was mended."""
+def show(proofs: Sequence[ViewProof], found: Sequence[ViewProof] = (), to_come: Sequence[str] = ()) -> None:
+    """A line per view and sink; below, what differs, or was `found` before it was mended, and views `to_come`."""
     table = Table(box=None, padding=(0, 1), header_style="bold")
     table.add_column("")
     table.add_column("view", no_wrap=True)
@@ -142,6 +148,8 @@ def show(proofs: Sequence[ViewProof], found: Sequence[ViewProof] = ()) -> None:
         _show_examples(proof)
     for proof in proofs:
         _show_problem(proof)
+    for view in to_come:
+        out.print(f"[yellow]not proved yet[/]: {escape(view)}; `afterimage status` says how far it is", soft_wrap=True)
     held = sum(proof.holds for proof in proofs)
     style = "green" if held == len(proofs) else "bold red"
     out.print(f"[{style}]{held} of {len(proofs)} proved equal to Postgres {_where(proofs)}[/]")

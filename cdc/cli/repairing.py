@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from rich.markup import escape
 
-from cdc.cli.proving import NOBODY_APPLIES, Wanted, prove_views, show, sinks_of, watched
+from cdc.cli.proving import NOBODY_APPLIES, Wanted, prove_views, show, sinks_of, unproved_json, watched
 from cdc.cli.rebuilding import rebuild_view
 from cdc.cli.screen import err, out
-from cdc.cli.views import live_named_views
+from cdc.cli.views import live_named_views, views_to_come
 from cdc.errors import CdcError
 from cdc.settings import Settings
 from jobs.control import ControlClient, Kind, State, apply_owner, publish_proofs
@@ -54,10 +54,11 @@ def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     if stuck := [spec for spec in known if spec.name in differ]:
         repaired = _rebuilt(settings, stuck, repaired, wanted)
     publish_proofs(settings, [proved(each.now) for each in repaired])
+    to_come = [] if names else views_to_come(settings, [each.now.view for each in repaired])
     if wanted.as_json:
-        out.print_json(json.dumps([each.to_json() for each in repaired]))
+        out.print_json(json.dumps([*(each.to_json() for each in repaired), *map(unproved_json, to_come)]))
     else:
-        show([each.now for each in repaired], [each.found for each in repaired if each.now is not each.found])
+        show([each.now for each in repaired], [each.found for each in repaired if each.now is not each.found], to_come)
     return int(not all(each.now.holds for each in repaired))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from cdc.errors import ConfigError, TransientError
+from cdc.errors import ConfigError
 from cdc.nearest import suggestion
 from cdc.settings import Settings
 from jobs.declarations import Tables, captured_tables, declared, live_views
 from jobs.declare import OnError
+from jobs.query.awaited import not_loaded
 from sinks.spec import ViewSpec
 
 Declare = Callable[[Settings, Tables, OnError], Mapping[str, ViewSpec]]
@@ -22,6 +23,11 @@ def named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]:
 def live_named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]:
     """The same as the rows in the sinks have it, whose files may have changed or be wrong: for who compares these."""
     return _named(settings, names, live_views)
+
+
+def views_to_come(settings: Settings, live: Collection[str]) -> list[str]:
+    """Views that are declared and not among these: nothing of them has been shown yet."""
+    return sorted(declared(settings, captured_tables(settings), lambda _: None).keys() - set(live))
 
 
 def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[ViewSpec]:
@@ -42,10 +48,6 @@ def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[V
         if name in specs:
             continue
         if name in declared(settings, tables, lambda _: None):
-            raise TransientError(
-                f"{name} is new, and has not been loaded yet",
-                "does apply run? `afterimage status` tells how far it is",
-                code="VIEW_LOADING",
-            )
+            raise not_loaded(name)
         raise ConfigError(f"there is no view {name}", suggestion(name, specs, what="views"), code="UNKNOWN_VIEW")
     return [specs[name] for name in names] if names else list(specs.values())

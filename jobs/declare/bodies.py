@@ -43,6 +43,11 @@ def body_of(view: str) -> str:
     return f"{view}{SUFFIX}"
 
 
+def has_body(view: str, source: Source) -> bool:
+    """Whether there may be one, as far as the view's text tells: its tables decide whether it is worth it."""
+    return _parts(view, source) is not None
+
+
 def with_bodies(texts: Mapping[str, Source], tables: Tables, on_error: OnError | None) -> dict[str, Source]:
     """These, with LIMIT cut from a body where there is one that needs not be computed as a whole."""
     parts = {name: found for name, source in texts.items() if (found := _parts(name, source)) is not None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cdc.errors import OperatorError, TransientError
@@ -37,11 +38,13 @@ class Derived:
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict)
+    views: Path | None = None
+    """The folder of the view files, where that is known."""
 
     @classmethod
     def of(cls, settings: Settings) -> Derived:
         """Where the configuration says."""
-        return cls(settings.delta_root, settings.delta.storage_options)
+        return cls(settings.delta_root, settings.delta.storage_options, settings.views)
 
     def state(self, wait_lsn: int | None = None, timeout_s: float = 30.0) -> LedgerState:
         """What the ledger says; with `wait_lsn`, as soon as it contains everything before that LSN."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from cdc.errors import CdcError, OperatorError
 from cdc.lsn import format_lsn
 from jobs.ledger import LedgerState
+from jobs.query.awaited import awaited
 from jobs.query.derived import Cut, Derived, alone, gone
 from jobs.query.past import PastVersions
 from jobs.query.resolved import selected
@@ -124,6 +125,10 @@ class Present:
             self._opened[name] = self._derived.open(self.state, self._folder(name))
         return self._opened[name]
 
+    def awaited(self, name: str) -> CdcError | None:
+        """Why a name that is none of these is not among them although it is declared."""
+        return awaited(self._derived.views, name)
+
     def unfit(self, name: str) -> int:
         """How many rows it lacks."""
         return len(self.state.rows[self._folder(name)].unfit)
@@ -173,6 +178,10 @@ class Past:
         """The log, or for a table without one the version that the ledger named then."""
         table = self._logs.named.get(name, (name, ""))[0]
         return self._logs.open(table) if table in self._logs.tables else self._versions.open(name, self.lsn)
+
+    def awaited(self, name: str) -> CdcError | None:
+        """The same as now."""
+        return self._present.awaited(name)
 
     def unfit(self, name: str) -> int:
         """A log holds no row that fits no type; what a table lacked then is not looked up."""

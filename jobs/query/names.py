@@ -13,27 +13,32 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from cdc.errors import ConfigError
+from cdc.errors import CdcError, ConfigError
 from cdc.names import path_name, quote_ident
 from cdc.nearest import suggestion
 from jobs.identifiers import identifier
+from jobs.query.awaited import UNKNOWN
 from jobs.query.resolved import REGISTERED, Resolved
 
 SQL: Final = "QUERY_SQL"
-UNKNOWN: Final = "QUERY_UNKNOWN_TABLE"
 Edit = tuple[int, int, str]
 _READING: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "("})
 
 
 Show = Callable[[str], Callable[[str], str] | None]
+Absent = Callable[[str], CdcError | None]
 
 
 def _all_of(_: str) -> None:
     return None
 
 
-def resolve(text: str, known: Collection[str], show: Show = _all_of) -> Resolved:
-    """The query as the engine can run it; `show` gives what a name stands for, where that is not a whole table."""
+def resolve(text: str, known: Collection[str], show: Show = _all_of, absent: Absent = _all_of) -> Resolved:
+    """The query as the engine can run it.
+
+    `show` gives what a name stands for, where that is not a whole table; `absent` why a name is not known, where that
+    is more than a wrong name.
+    """
     sql = _statement(text)
     root = _parsed(sql)
     registered: dict[str, str] = {}
@@ -42,7 +47,7 @@ def resolve(text: str, known: Collection[str], show: Show = _all_of) -> Resolved
     for table in root.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier) or _is_cte(table):
             continue
-        name = _found(table, known)
+        name = _found(table, known, absent)
         engine = registered.setdefault(name, REGISTERED.format(len(registered)))
         select = show(name)
         shown = engine if select is None else f"({select(engine)})"
@@ -102,7 +107,7 @@ def _unreadable(error: SqlglotError) -> ConfigError:
     return ConfigError(f"the query is not readable as SQL{where}", "is a quote or a parenthesis left open?", code=SQL)
 
 
-def _found(table: exp.Table, known: Collection[str]) -> str:
+def _found(table: exp.Table, known: Collection[str], absent: Absent) -> str:
     """The ledger's name for a table of the query."""
     name, db = identifier(table.this), table.args.get("db")
     if table.args.get("catalog"):
@@ -123,7 +128,7 @@ def _found(table: exp.Table, known: Collection[str]) -> str:
     if len(fitting) > 1:
         raise ConfigError(f"{name} is the name of several tables", f"write one of {', '.join(fitting)}", code=UNKNOWN)
     if not fitting:
-        raise _unknown(name, known)
+        raise absent(name) or _unknown(name, known)
     return fitting[0]
 
 

@@ -64,8 +64,8 @@ def _answer(derived: Derived, sql: str, state: LedgerState, wait_lsn: int | None
     present = Present(derived, state)
     moment: Present | Past = present
     if as_of is not None:
-        moment = past(present, derived, as_of, resolve(sql, present.names).tables.values())
-    resolved = resolve(sql, moment.names, moment.select)
+        moment = past(present, derived, as_of, resolve(sql, present.names, absent=present.awaited).tables.values())
+    resolved = resolve(sql, moment.names, moment.select, moment.awaited)
     names = resolved.tables.values()
     cut = moment.cut(names, wait_lsn)
     opened = {engine: moment.open(name) for engine, name in resolved.tables.items()}

@@ -17,6 +17,8 @@ from cdc.errors import ConfigError, OperatorError, TransientError
 from cdc.settings import Settings
 from jobs.ledger import Ledger, LedgerRow
 from jobs.query import Cut, run_query
+from jobs.query.derived import Derived
+from jobs.query.when import When
 
 
 @pytest.fixture
@@ -154,6 +156,63 @@ def test_names_hostile_to_sql(settings):
     commit(settings, 1, **{"My-20Schema.o-22r-2ed-c3-a9rs": pa.table({"id": [1], "B%20b": ["x"]})})
     assert rows(settings, 'SELECT "B%20b" AS b FROM "My Schema"."o""r.dérs"') == [{"b": "x"}]
     assert rows(settings, 'SELECT id FROM "o""r.dérs"') == [{"id": 1}]
+
+
+VIEWS = {
+    "open_orders": "SELECT id FROM orders",
+    "cheap": "SELECT id FROM orders WHERE total < 2",
+    "busiest": "SELECT customer_id, count(*) AS n FROM orders GROUP BY customer_id ORDER BY n DESC, 1 LIMIT 3",
+    "found": "-- sinks: search, cache\nSELECT id FROM orders",
+    "read": "-- sinks: search\nSELECT id FROM orders WHERE id > 1",
+    "over": "-- sinks: search\nSELECT id FROM read",
+    "wrong": "SELECT id FROM",
+}
+
+
+@pytest.fixture
+def declared(shop, tmp_path):
+    """Views that have a file; of `open_orders` there are rows."""
+    views = tmp_path / "views"
+    views.mkdir()
+    for name, text in VIEWS.items():
+        (views / f"{name}.sql").write_text(text)
+    return shop.model_copy(update={"views": views})
+
+
+@pytest.mark.parametrize("view", ["cheap", "busiest", "busiest__body", "read", "over", "wrong"])
+def test_a_view_that_is_declared_and_not_loaded_is_said_to_be_so(declared, view):
+    for ask in (
+        lambda: run_query(declared, f"SELECT * FROM {view}"),
+        lambda: run_query(declared, f"SELECT * FROM {view}", as_of=When(lsn=100)),
+        lambda: afterimage.Pipeline(Derived.of(declared)).at(view),
+        lambda: afterimage.Pipeline(Derived.of(declared)).at().table(view, where="id = 1"),
+    ):
+        with pytest.raises(TransientError) as caught:
+            ask()
+        assert (caught.value.code, caught.value.exit_code) == ("VIEW_LOADING", 1)
+        assert "afterimage status" in caught.value.hint
+
+
+def test_a_view_that_delta_does_not_hold_is_never_loaded(declared):
+    with pytest.raises(ConfigError) as caught:
+        run_query(declared, "SELECT * FROM found")
+    assert caught.value.code == "QUERY_UNKNOWN_TABLE"
+    assert "kept in search, cache alone" in caught.value.message
+    assert "-- sinks: delta, search, cache" in caught.value.hint
+
+
+@pytest.mark.parametrize("view", ["cheaps", "cheap__body", "open_orders__body", "public.cheap"])
+def test_what_no_file_declares_is_not_there(declared, view):
+    with pytest.raises(ConfigError) as caught:
+        run_query(declared, f"SELECT * FROM {view}")
+    assert caught.value.code == "QUERY_UNKNOWN_TABLE"
+    assert rows(declared, "SELECT count(*) AS n FROM open_orders") == [{"n": 2}]
+
+
+def test_who_knows_the_folder_of_the_tables_alone_knows_no_files(declared):
+    with pytest.raises(ConfigError) as caught:
+        afterimage.open_folder(declared.delta_root).at("cheap")
+    assert caught.value.code == "QUERY_UNKNOWN_TABLE"
 
 
 def test_no_tables_yet(settings):

@@ -83,6 +83,8 @@ class Repairs:
             repairing, "publish_proofs", lambda _, proofs: self.asked.append(f"{len(list(proofs))} kept")
         )
         monkeypatch.setattr(repairing, "prove_views", self._prove)
+        self.to_come: list[str] = []
+        monkeypatch.setattr(repairing, "views_to_come", lambda *_: self.to_come)
         monkeypatch.setattr(repairing, "rebuild_view", lambda _, view: self._ask("rebuild", view))
         monkeypatch.setattr(repairing, "_mended_by_apply", lambda _, view, __: self._ask("mend", view))
 
@@ -196,6 +198,35 @@ def test_a_view_that_apply_does_not_mend_keeps_it_from_no_other(
     assert repairs.asked == ["mend v", "mend w", "3 kept"]
     assert "v in delta: it was not mended: apply failed the request" in screen.getvalue()
     assert "2 of 3 proved equal" in screen.getvalue()
+
+
+def test_views_that_are_not_loaded_yet_are_named_and_fail_nothing(
+    settings: Settings, screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
+):
+    live = [replace(EQUAL, view="v")]
+    monkeypatch.setattr(proving, "live_named_views", lambda *_: [Spec("v", "t")])
+    monkeypatch.setattr(proving, "declared_otherwise", lambda *_: [])
+    monkeypatch.setattr(proving, "publish_proofs", lambda *_: None)
+    monkeypatch.setattr(proving, "prove_views", lambda *_: live)
+    monkeypatch.setattr(proving, "views_to_come", lambda _, known: sorted({"v", "new", "new__body"} - set(known)))
+    assert proving.run_prove(settings, [], Wanted()) == 0
+    assert screen.getvalue().count("not proved yet: ") == 2
+    assert "not proved yet: new__body" in screen.getvalue()
+    assert "1 of 1 proved equal" in screen.getvalue()
+    screen.truncate(screen.seek(0))
+    assert proving.run_prove(settings, ["v"], Wanted(as_json=True)) == 0
+    assert [proof["view"] for proof in json.loads(screen.getvalue())] == ["v"]
+    screen.truncate(screen.seek(0))
+    assert proving.run_prove(settings, [], Wanted(as_json=True)) == 0
+    told = json.loads(screen.getvalue())
+    assert [(each["view"], each["holds"]) for each in told] == [("v", True), ("new", None), ("new__body", None)]
+    assert told[1] == {"view": "new", "sink": None, "holds": None, "problem": "not loaded yet"}
+
+    screen.truncate(screen.seek(0))
+    repairs = Repairs(monkeypatch, [EQUAL, OTHER])
+    repairs.to_come = ["new"]
+    assert repairing.run_repair(settings, [], Wanted()) == 0
+    assert "not proved yet: new" in screen.getvalue()
 
 
 def test_what_was_found_has_no_remedy_once_it_holds(
