@@ -26,7 +26,7 @@ def run_query_command(
     for name, count in answer.lacking.items():
         err.print(f"[yellow]! {escape(name)} lacks {count} rows: they are dead letters, see `afterimage status`[/]")
     if form is Format.TABLE:
-        out.print(render.as_table(answer.table))
+        render.print_table(answer.table, out)
     else:
         sys.stdout.write(render.as_json(answer.table) if form is Format.JSON else render.as_csv(answer.table))
     if when is not None or form is Format.TABLE:

@@ -8,12 +8,11 @@ Postgres never prints: always a difference.
 from __future__ import annotations
 
 import datetime as dt
-import math
-import struct
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from jobs.float_text import float4_text, float8_text, infinity
 
 Renderer = Callable[[Any], str | None]
 
@@ -25,20 +24,6 @@ _DECIMAL_DIGITS_MAX: Final = 38
 """Delta keeps a numeric of so many digits as a decimal, others as text (jobs.typemap)."""
 _SCALE_SIGN: Final = 1024
 _MISFIT: Final = "\0"
-
-
-class _Float(NamedTuple):
-    """A binary format: the digits that always survive it, those that always tell, where its integers get gaps."""
-
-    digits_kept: int
-    digits_max: int
-    gap_from: float
-    smallest_normal: float
-
-
-_POWER_OF_TWO: Final = 0.5  # its mantissa; the gap below such a number is half the gap above
-_FLOAT4: Final = _Float(6, 9, 2.0**24, 2.0**-126)
-_FLOAT8: Final = _Float(15, 17, 2.0**53, 2.0**-1022)
 
 
 def renderer(type_oid: int, type_mod: int) -> Renderer:
@@ -115,7 +100,7 @@ def _numeric(type_mod: int) -> Callable[[Any], str]:
         if not isinstance(value, Decimal):
             return _misfit(value) if is_decimal else _text(value)
         if not value.is_finite():
-            return "NaN" if value.is_nan() else _infinite(value < 0)
+            return "NaN" if value.is_nan() else infinity(negative=value < 0)
         text = format(value, "f") if value else format(value.copy_abs(), "f")
         places = len(text.partition(".")[2])
         if places >= scale:
@@ -137,108 +122,8 @@ def _precision(type_mod: int) -> int:
     return (type_mod - _NUMERIC_HEADER) >> 16
 
 
-def _infinite(negative: bool) -> str:
-    return "-Infinity" if negative else "Infinity"
-
-
-def _float(form: _Float, narrow: Callable[[float], float]) -> Callable[[Any], str]:
-    def render(value: Any) -> str:
-        if not isinstance(value, float):
-            return _misfit(value)
-        number = value
-        if math.isnan(number):
-            return "NaN"
-        number = narrow(number)
-        if math.isinf(number):
-            return _infinite(number < 0)
-        sign = "-" if math.copysign(1, number) < 0 else ""
-        number = abs(number)
-        if number == 0:
-            return sign + "0"
-        return sign + (_plainly(number, form) or _layout(*_shortest(number, form), form.digits_kept))
-
-    return render
-
-
-def _plainly(number: float, form: _Float) -> str | None:
-    """The quick way for ordinary numbers, all those printed without an exponent but for reals' powers of two."""
-    if not 1e-4 <= number < 10.0**form.digits_kept:
-        return None
-    if form is _FLOAT8:
-        return repr(number).removesuffix(".0")
-    if math.frexp(number)[0] == _POWER_OF_TWO:
-        return None
-    tries = (f"{number:.{digits}g}" for digits in range(form.digits_kept, form.digits_max + 1))
-    return next(text for text in tries if _narrow4(float(text)) == number)
-
-
-def _shortest(number: float, form: _Float) -> tuple[str, int]:
-    """The digits d1d2.. and the exponent of d1.d2.. that Postgres (Ryu) prints for a positive number.
-
-    Python's repr is the same for doubles but for large integers, where it takes a decimal that lies just on the border
-    between two doubles, and Postgres does not.
-    """
-    if form is _FLOAT8 and number < form.gap_from:
-        return _scientific(repr(number))
-    low, high = _borders(number, form)
-    exact = Fraction(number)
-    first = 1 if number < form.smallest_normal else form.digits_kept
-    for count in range(first, form.digits_max + 1):
-        nearest = f"{number:.{count - 1}e}"
-        inside = [text for text in _around(nearest, count) if low < Fraction(text) < high]
-        if inside:
-            return _scientific(min(inside, key=lambda text: abs(Fraction(text) - exact)))
-    return _scientific(f"{number:.{form.digits_max - 1}e}")
-
-
-def _around(nearest: str, count: int) -> tuple[str, str, str]:
-    """The nearest decimal of so many digits, first, and its neighbours: below a power of two the gap is narrower."""
-    exponent = int(nearest.partition("e")[2])
-    step = Decimal((0, (1,), exponent - count + 1))
-    middle = Decimal(nearest)
-    return nearest, str(middle - step), str(middle + step)
-
-
-def _borders(number: float, form: _Float) -> tuple[Fraction, Fraction]:
-    """Half way to the next number of the format, below and above."""
-    exact, below, above = Fraction(number), *_neighbours(number, form)
-    return (exact + below) / 2, (exact + above) / 2
-
-
-def _neighbours(number: float, form: _Float) -> tuple[Fraction, Fraction]:
-    if form is _FLOAT8:
-        below, above = math.nextafter(number, 0.0), math.nextafter(number, math.inf)
-        return Fraction(below), 2 * Fraction(number) - Fraction(below) if math.isinf(above) else Fraction(above)
-    (bits,) = struct.unpack("<I", struct.pack("<f", number))
-    (below,) = struct.unpack("<f", struct.pack("<I", bits - 1))
-    (above,) = struct.unpack("<f", struct.pack("<I", bits + 1))
-    return Fraction(below), Fraction(2.0**128 if math.isinf(above) else above)
-
-
-def _scientific(text: str) -> tuple[str, int]:
-    sign_digits_exponent = Decimal(text).normalize().as_tuple()
-    digits = "".join(map(str, sign_digits_exponent.digits))
-    assert isinstance(sign_digits_exponent.exponent, int)
-    return digits, sign_digits_exponent.exponent + len(digits) - 1
-
-
-def _layout(digits: str, exponent: int, plain_below: int) -> str:
-    """Plain between 1e-04 and the format's certain digits, else with an exponent of two digits at least."""
-    if not -4 <= exponent < plain_below:
-        fraction = "." + digits[1:] if len(digits) > 1 else ""
-        return f"{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-    if exponent < 0:
-        return "0." + "0" * (-exponent - 1) + digits
-    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
-    return f"{whole}.{digits[exponent + 1 :]}" if len(digits) > exponent + 1 else whole
-
-
-def _narrow4(number: float) -> float:
-    try:
-        narrowed: float = struct.unpack("<f", struct.pack("<f", number))[0]
-    except OverflowError:  # larger than any real: struct refuses where Postgres has an infinity
-        return math.copysign(math.inf, number)
-    return narrowed
+def _float(print_: Callable[[float], str]) -> Callable[[Any], str]:
+    return lambda value: print_(value) if isinstance(value, float) else _misfit(value)
 
 
 _RENDERERS: Final[dict[int, Callable[[Any], str]]] = {
@@ -251,6 +136,6 @@ _RENDERERS: Final[dict[int, Callable[[Any], str]]] = {
     DATE: _date,
     TIMESTAMP: _timestamp,
     TIMESTAMPTZ: _timestamptz,
-    FLOAT4: _float(_FLOAT4, _narrow4),
-    FLOAT8: _float(_FLOAT8, lambda number: number),
+    FLOAT4: _float(float4_text),
+    FLOAT8: _float(float8_text),
 }

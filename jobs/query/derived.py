@@ -6,6 +6,7 @@ true: what is opened is the very version that the ledger names, and nothing is w
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cdc.settings import Settings
 
 POLL_S: Final = 0.05
+_CAUSED_BY: Final = re.compile(r"^caused by$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Derived:
         try:
             return DeltaTable(f"{self.root}/{name}", version=version, storage_options=dict(self.options) or None)
         except (DeltaError, OSError) as error:
-            raise gone(f"version {version} of a derived table cannot be opened: {first_line(error)}") from error
+            raise gone(f"version {version} of a derived table cannot be opened: {reason(error)}") from error
 
     def _nothing(self) -> OperatorError:
         return OperatorError(
@@ -91,9 +93,10 @@ def gone(message: str) -> TransientError:
     return TransientError(message, "try again; if it stays, `afterimage rebuild` the view", code="DELTA_UNAVAILABLE")
 
 
-def first_line(error: Exception) -> str:
-    """A foreign error in a line."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def reason(error: Exception) -> str:
+    """A foreign error in a line: of the engine's, which say what they were doing first, the innermost cause."""
+    cause = _CAUSED_BY.split(str(error).strip())[-1].strip()
+    return cause.splitlines()[0] if cause else type(error).__name__
 
 
 def _too_late(lsn: int, state: LedgerState | None, timeout_s: float) -> TransientError:

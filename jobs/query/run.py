@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from cdc.errors import CdcError, ConfigError, TransientError
 from jobs.ledger import LedgerState
-from jobs.query.derived import Cut, Derived, first_line, gone
+from jobs.query.derived import Cut, Derived, gone, reason
 from jobs.query.moments import Past, Present
 from jobs.query.when import When, past
 
@@ -101,9 +101,9 @@ def read_all(reader: pa.RecordBatchReader) -> pa.Table:
 def failed(error: Exception) -> CdcError:
     """What the engine says, ours: DataFusion's errors in execution (a division by zero) have no class of their own."""
     if _FILE_GONE.search(str(error)):
-        return gone(f"a file of a derived table is not there any more: {first_line(error)}")
+        return gone(f"a file of a derived table is not there any more: {reason(error)}")
     return ConfigError(
-        f"the query failed: {first_line(error)}",
+        f"the query failed: {reason(error)}",
         "the engine is DataFusion: its functions are Postgres's for the most part",
         code="QUERY_FAILED",
     )

@@ -98,6 +98,7 @@ def test_names_resolve(shop, sql, expected):
         ("SELECT * FROM information_schema.tables", "QUERY_UNKNOWN_TABLE", "tables"),
         ("SELECT totl FROM orders", "QUERY_FAILED", "totl"),
         ("SELECT 1/0 AS x FROM orders", "QUERY_FAILED", "zero"),
+        ("SELECT * FROM orders WHERE id = 'abc'", "QUERY_FAILED", "cannot cast string 'abc' to value of Int64"),
         ("SELECT", "QUERY_FAILED", "failed"),
         ("", "QUERY_SQL", "empty"),
         ("SELECT (1", "QUERY_SQL", "parenthesis"),
