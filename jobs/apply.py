@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from cdc import metrics
+from cdc.changes import Trouble
 from cdc.errors import CdcError, ConfigError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
@@ -22,7 +23,7 @@ from cdc.progress_log import ProgressLog
 from cdc.rotation import may_be_replaced
 from cdc.settings import Settings
 from jobs.batch import Target, Task, hides_rows, is_stopped
-from jobs.control import ControlServer, Kind, RunTo, State
+from jobs.control import ControlServer, Kind, RunTo
 from jobs.control import Run as Running
 from jobs.dead_letters import DeadLetters
 from jobs.dropping import Dropper
@@ -281,7 +282,7 @@ class ApplyRun:
         """Who waits for a rebuild hears why it failed, unless it will be tried again."""
         for request in self._control.requests():
             if request.kind is Kind.REBUILD and not isinstance(error, TransientError):
-                self._control.answer(request.id, State.FAILED, message=error.message)
+                self._control.fail(request.id, Trouble(error.code, error.message, error.hint or ""))
 
     @property
     def _loaded(self) -> Pipeline:

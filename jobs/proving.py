@@ -138,7 +138,7 @@ class ProofThread:
         except CdcError as error:
             metrics.PROVE_FAILURES.labels(error.code).inc()
             _log.warning("proof not made", code=error.code, reason=error.message)
-            self._answer(State.FAILED, message=error.message)
+            self._answer(State.FAILED, message=error.message, code=error.code, hint=error.hint)
             return False
         except Exception as error:  # noqa: BLE001  of whatever kind
             metrics.PROVE_FAILURES.labels(type(error).__name__).inc()
@@ -186,7 +186,8 @@ class ProofThread:
         self._repairing = request
         specs = self._live_views()
         if request.view not in specs:
-            raise OperatorError(f"there is no view {request.view}", "is its view file the same here?")
+            hint = "is its view file the same here?"
+            raise OperatorError(f"there is no view {request.view}", hint, code="UNKNOWN_VIEW")
         proofs = self._prove([specs[request.view]], self._holder(), mends=True)
         problem = next((proof.problem for proof in proofs if proof.problem is not None), None)
         mended = {proof.sink: proof.mended for proof in proofs if proof.mended is not None}

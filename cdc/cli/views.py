@@ -27,7 +27,7 @@ def live_named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]
 
 def views_to_come(settings: Settings, live: Collection[str]) -> list[str]:
     """Views that are declared and not among these: nothing of them has been shown yet."""
-    return sorted(declared(settings, captured_tables(settings), lambda _: None).keys() - set(live))
+    return sorted(declared(settings, captured_tables(settings), lambda *_: None).keys() - set(live))
 
 
 def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[ViewSpec]:
@@ -47,7 +47,7 @@ def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[V
     for name in names:
         if name in specs:
             continue
-        if name in declared(settings, tables, lambda _: None):
+        if name in declared(settings, tables, lambda *_: None):
             raise not_loaded(name)
         raise ConfigError(f"there is no view {name}", suggestion(name, specs, what="views"), code="UNKNOWN_VIEW")
     return [specs[name] for name in names] if names else list(specs.values())

@@ -95,11 +95,7 @@ class ControlClient:
             if answer.state in states:
                 return answer
             if answer.state in (State.REFUSED, State.FAILED):
-                raise OperatorError(
-                    f"apply {answer.state.value} the request: {answer.message or 'no reason given'}",
-                    "see the log of the apply process",
-                    code="CONTROL_REFUSED",
-                )
+                raise _refused(answer)
             deadline = time.monotonic() + timeout_s
             if on_progress is not None:
                 on_progress(answer)
@@ -168,6 +164,15 @@ class KeptRequest:
                     self._client.send(self._request)
             except CdcError as error:
                 _log.warning("request not renewed", error=error.code)
+
+
+def _refused(answer: Answer) -> OperatorError:
+    """The error of apply as the command's own."""
+    message = f"apply {answer.state.value} the request: {answer.message or 'no reason given'}"
+    hint = answer.hint or "see the log of the apply process"
+    if answer.code is None:
+        return OperatorError(message, hint, code="CONTROL_REFUSED")
+    return OperatorError(message, hint, code=answer.code)
 
 
 def _now(request: Request) -> Request:

@@ -64,6 +64,8 @@ class Request:
 class Answer:
     """What apply says about a request; `lsn` is where the views stand, `progress` goes from 0 to 1.
 
+    What failed has the error's `code` and `hint`, as the command would have had it by itself.
+
     `mended`: how many keys a repair has written, deleted and left as they were, by sink.
     """
 
@@ -73,6 +75,8 @@ class Answer:
     lsn: int | None = None
     progress: float | None = None
     message: str | None = None
+    code: str | None = None
+    hint: str | None = None
     mended: Mapping[str, tuple[int, int, int]] | None = None
 
 
@@ -100,6 +104,7 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
     else:
         fields |= {"type": "answer", "state": record.state.value, "ts_ms": record.ts_ms}
         fields |= {"lsn": _lsn_text(record.lsn), "progress": record.progress, "message": record.message}
+        fields |= {"code": record.code, "hint": record.hint} if record.code is not None else {}
         fields |= {"mended": record.mended} if record.mended is not None else {}
     return record.id.encode(), json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -144,6 +149,8 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
         lsn=_lsn(fields["lsn"]),
         progress=None if progress is None else number(progress),
         message=_optional_text(fields["message"]),
+        code=_optional_text(fields.get("code")),
+        hint=_optional_text(fields.get("hint")),
         mended=_mended(fields.get("mended")),
     )
 

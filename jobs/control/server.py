@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from cdc.changes import Trouble
 from cdc.errors import OperatorError, ProtocolError, TransientError
 from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
 from cdc.log import get
@@ -126,6 +127,11 @@ class ControlServer:
     ) -> None:
         """Tell the client how its request stands; a final answer ends the request."""
         self.tell(Answer(request_id, state, time.time_ns() // 1_000_000, lsn, progress, message))
+
+    def fail(self, request_id: str, why: Trouble) -> None:
+        """It can't be done: the client is told what a person is to do."""
+        now_ms = time.time_ns() // 1_000_000
+        self.tell(Answer(request_id, State.FAILED, now_ms, message=why.message, code=why.code, hint=why.remedy or None))
 
     def tell(self, answer: Answer) -> None:
         """The same of an answer that is made already."""

@@ -31,7 +31,7 @@ def awaited(views: Path | None, name: str) -> CdcError | None:
     from jobs.declare.filed import is_filed, kept_elsewhere
     from jobs.declare.load import view_texts
 
-    texts = view_texts(views, lambda _: None)
+    texts = view_texts(views, lambda *_: None)
     if not is_filed(name, texts):
         return None
     if not (sinks := kept_elsewhere(name, texts)):

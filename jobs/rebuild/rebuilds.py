@@ -228,11 +228,11 @@ class Rebuilds:
         sinks = (*live.sinks, *live.coming.sinks)
         why = None
         if view not in live.specs and view not in live.coming.specs:
-            why = f"there is no view {view}"
+            why = Trouble("UNKNOWN_VIEW", f"there is no view {view}", "is its view file the same where apply runs?")
         elif boundary is not None and any(each.view == view and is_stopped(each, boundary) for each in sinks):
-            why = f"the table of {view} has stopped: see `afterimage status`"
+            why = Trouble("TABLE_STOPPED", f"the table of {view} has stopped", "`afterimage status` says what to do")
         if why is not None:
-            self._control.answer(request.id, State.FAILED, message=why)
+            self._control.fail(request.id, why)
         return why is None
 
     def _has_failed(self, run: RebuildRun) -> bool:
@@ -247,7 +247,7 @@ class Rebuilds:
 
     def _fail(self, wish: Wish, trouble: Trouble) -> None:
         for request in wish.requests:
-            self._control.answer(request.id, State.FAILED, message=f"{trouble.message}; {trouble.remedy}")
+            self._control.fail(request.id, trouble)
         if wish.is_change:
             view, ts_ms = wish.views[0], time.time_ns() // 1_000_000
             declared, seconds = self._declared(wish.views), self._run.seconds if self._run is not None else 0.0

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from cdc.changes import Trouble
 from cdc.errors import OperatorError, TransientError
 from cdc.settings import Kafka, Settings, Source
 from cdc.stack.server import Endpoint
@@ -137,6 +138,20 @@ def test_a_rebuild_is_heard_with_its_progress(server: ControlServer, client: Con
         answer = client.await_answer(kept.id, {State.DONE}, 30, heard.append)
         assert (answer.lsn, answer.message) == (77, "12 rows")
         assert [each.progress for each in heard] == [0.0, 0.5]
+        assert server.requests() == ()
+
+
+def test_a_failure_is_heard_as_the_error_that_it_was(server: ControlServer, client: ControlClient) -> None:
+    for why, expected in (
+        (Trouble("REBUILD_DIFFERS", "it differs", "report it"), ("REBUILD_DIFFERS", "report it")),
+        (Trouble("SPARK", "it fails", ""), ("SPARK", "see the log of the apply process")),
+    ):
+        with client.keep(Kind.REBUILD, view="orders") as kept:
+            [request] = wait_until(lambda: server.poll(0.05), what="the request")
+            server.fail(request.id, why)
+            with pytest.raises(OperatorError, match=why.message) as caught:
+                client.await_answer(kept.id, {State.DONE}, 30)
+        assert (caught.value.code, caught.value.hint) == expected
         assert server.requests() == ()
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from cdc import metrics
 from cdc.check.fix import fix
-from cdc.errors import TransientError
+from cdc.errors import OperatorError, TransientError
 from cdc.settings import Kafka, Prove, Settings
 from cdc.stack.server import Endpoint
 from jobs import proving
@@ -224,7 +224,9 @@ def test_a_repair_that_is_asked_for_mends_and_is_answered(settings: Settings, si
         assert answer.mended == {"delta": (2, 1, 0)}
         assert sorted(sink.stored) == RIGHT
         with client.keep(Kind.REPAIR, view="nobody") as kept:
-            assert "no view" in str(client.await_answer(kept.id, {State.FAILED}, 60).message)
+            with pytest.raises(OperatorError, match="no view nobody") as caught:
+                client.await_answer(kept.id, {State.DONE}, 60)
+            assert (caught.value.code, caught.value.hint) == ("UNKNOWN_VIEW", "is its view file the same here?")
 
 
 def test_apply_ends_at_once_while_a_proof_rests(

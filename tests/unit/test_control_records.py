@@ -21,6 +21,8 @@ REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B
         Answer("a1", State.RUNNING, 5, progress=0.25),
         Answer("a1", State.REFUSED, 5, lsn=1, message="no"),
         Answer("a1", State.DONE, 5, lsn=1, mended={"delta": (1, 2, 0)}),
+        Answer("a1", State.FAILED, 5, message="it differs", code="REBUILD_DIFFERS", hint="report it"),
+        Answer("a1", State.FAILED, 5, message="it differs", code="REBUILD_DIFFERS"),
         Proved("a view é", "cache", 5, 0x16B374D848, True, 10, 0, 1.5),
         Proved("v", "delta", 5, 1, False, 0, 0, 0.0, "gone"),
         Stopped("v", 5, "VIEW_FAILED", "it fails", "mend it"),
