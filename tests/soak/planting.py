@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import redis
 import requests
@@ -164,12 +165,15 @@ def _feed_key(key: int) -> bytes:
     return b'{"id":%d}' % key
 
 
+LOG = (MIRROR, "history")
+"""Only where the pipeline keeps one; each key has so few changes that all of them may be planted into at once."""
 PLACES: dict[tuple[str, str], Callable[[Settings], Any]] = {
     (VIEW, "delta"): Delta,
     (VIEW, "search"): Search,
     (VIEW, "cache"): Cache,
     (MIRROR, "delta"): lambda settings: Delta(settings, MIRROR),
     (FED, "kafka"): Feed,
+    LOG: lambda settings: Delta(settings, f"_history/{MIRROR}"),
 }
 FOUND_AS = {
     "wrong value": "different",
@@ -181,6 +185,8 @@ FOUND_AS = {
     "extra row": "extra",
     "repeated row": "duplicate",
 }
+CANNOT_HAVE = {"delta": {"wrong type"}, "history": {"wrong type", "repeated row"}}
+"""A table's column has one type, and only a table can have a row twice; a log that says a change twice says it once."""
 FROM_BEFORE = ("stale row", "half a transaction")
 """What the source has changed before, and the sink then takes back."""
 
@@ -220,12 +226,36 @@ class Corruption:
                 place.change(self.key, "customer", before)
 
 
+def kinds(sink: str) -> list[str]:
+    """Those that the place can have."""
+    return [kind for kind in FOUND_AS if kind not in CANNOT_HAVE.get(sink, {"repeated row"})]
+
+
 def chosen(random: Random, keys: list[int], count: int) -> list[Corruption]:
-    """Of distinct rows; those kinds that a place can have."""
+    """Of distinct rows, anywhere but in a history."""
+    places = [place for place in PLACES if place != LOG]
     found = []
     for key in random.sample(keys, count):
-        view, sink = random.choice(list(PLACES))
-        no = "wrong type" if sink == "delta" else "repeated row"
-        kind = random.choice([kind for kind in FOUND_AS if kind != no])
-        found.append(Corruption(view, sink, kind, key))
+        view, sink = random.choice(places)
+        found.append(Corruption(view, sink, random.choice(kinds(sink)), key))
     return found
+
+
+def one_of_each(keys: Iterable[int]) -> list[Corruption]:
+    """Each kind in each place that can have it, of distinct rows."""
+    wanted = [(view, sink, kind) for view, sink in PLACES for kind in kinds(sink)]
+    return [Corruption(*each, key) for each, key in zip(wanted, keys, strict=False)]
+
+
+def change_before(admin: psycopg.Connection[Any], corruptions: Iterable[Corruption]) -> dict[int, str]:
+    """In one transaction, what some of the sinks are to take back; what the customers were called before."""
+    before = {}
+    with admin.transaction():
+        for each in corruptions:
+            found = admin.execute("SELECT customer FROM public.orders WHERE id = %s", (each.key,)).fetchone()
+            assert found is not None
+            before[each.key] = str(found[0])
+            if each.kind in FROM_BEFORE:
+                pair = [each.key, each.key + 1] if each.kind == "half a transaction" else [each.key]
+                admin.execute("UPDATE public.orders SET customer = customer || '.' WHERE id = ANY(%s)", (pair,))
+    return before

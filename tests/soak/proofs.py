@@ -35,7 +35,7 @@ from jobs.prove import ControlHolder, TimedHolder, prove
 from tests.soak.bed import number, say, write_run
 from tests.soak.open_transactions import Transactions
 from tests.soak.orders import STILL, Writes, fill
-from tests.soak.planting import FED, FROM_BEFORE, MIRROR, VIEW, Delta, chosen
+from tests.soak.planting import FED, MIRROR, VIEW, Delta, change_before, chosen
 from tests.support.pipelines import Pipeline, Stores, pipeline_on
 from tests.support.servers import PostgresServer, sweep
 
@@ -184,14 +184,7 @@ def prove_once(settings: Settings, figures: Figures, *, in_chunks: bool) -> floa
 def plant_and_repair(pipeline: Pipeline, random: Random, count: int, figures: Figures) -> None:
     """A few corruptions of rows that nobody else writes; then the command must find exactly these, and mend them."""
     corruptions = chosen(random, list(STILL), count)
-    before = {each.key: customer(pipeline, each.key) for each in corruptions}
-    with pipeline.admin.transaction():
-        for each in corruptions:
-            if each.kind in FROM_BEFORE:
-                pair = [each.key, each.key + 1] if each.kind == "half a transaction" else [each.key]
-                pipeline.admin.execute(
-                    "UPDATE public.orders SET customer = customer || '.' WHERE id = ANY(%s)", (pair,)
-                )
+    before = change_before(pipeline.admin, corruptions)
     pipeline.catch_up(CATCH_UP_S)
     for each in corruptions:
         each.plant(pipeline.settings, before[each.key])
@@ -241,13 +234,6 @@ def repair(pipeline: Pipeline, words: list[str]) -> list[dict[str, Any]]:
     assert ended.stdout, ended.stderr + pipeline.apply.text()[-3000:]
     proofs: list[dict[str, Any]] = json.loads(ended.stdout)
     return proofs
-
-
-def customer(pipeline: Pipeline, key: int) -> str:
-    """Now, in the source."""
-    row = pipeline.admin.execute("SELECT customer FROM public.orders WHERE id = %s", (key,)).fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def result(figures: Figures, rate: float, seconds: float) -> dict[str, Any]:

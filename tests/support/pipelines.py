@@ -20,7 +20,7 @@ import pytest
 from cdc.check.fix import fix
 from cdc.lsn import format_lsn
 from cdc.postgres import connect
-from cdc.settings import Apply, Cache, Delta, Kafka, Search, Settings
+from cdc.settings import Apply, Cache, Delta, History, Kafka, Search, Settings
 from cdc.stack.server import Endpoint
 from jobs.control import apply_owner
 from tests.support.capturing import insert_lsn
@@ -120,6 +120,7 @@ def pipeline_on(
     spark: Mapping[str, str] = SHORT_LIVED,
     *,
     marks: bool = False,
+    history: tuple[str, ...] = (),
     **source_options: Any,
 ) -> Iterator[Pipeline]:
     """A pipeline with its processes not yet started; `source_options` are those of a prepared source."""
@@ -137,6 +138,7 @@ def pipeline_on(
                 "cache": Cache(url=f"redis://{stores.valkey.address}/0", password=stores.valkey.password),
                 "delta": Delta(path=str(folder / "delta"), deletion_vectors=marks),
                 "apply": Apply(master="local[2]", spark=dict(spark)),
+                "history": History(tables=history),
             }
         )
         fix(settings)
