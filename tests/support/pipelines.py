@@ -20,7 +20,7 @@ import pytest
 from cdc.check.fix import fix
 from cdc.lsn import format_lsn
 from cdc.postgres import connect
-from cdc.settings import Apply, Cache, Delta, Kafka, Search, Settings
+from cdc.settings import Apply, Cache, Capture, Delta, Kafka, Search, Settings
 from cdc.stack.server import Endpoint
 from jobs.control import apply_owner
 from tests.support.capturing import insert_lsn
@@ -137,6 +137,7 @@ def pipeline_on(
                 "cache": Cache(url=f"redis://{stores.valkey.address}/0", password=stores.valkey.password),
                 "delta": Delta(path=str(folder / "delta"), deletion_vectors=marks),
                 "apply": Apply(master="local[2]", spark=dict(spark)),
+                "capture": Capture(lookout_interval_s=0.5),
             }
         )
         fix(settings)
