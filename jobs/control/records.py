@@ -64,7 +64,8 @@ class Request:
 class Answer:
     """What apply says about a request; `lsn` is where the views stand, `progress` goes from 0 to 1.
 
-    `mended`: how many keys a repair has written, deleted and left as they were, by sink.
+    `mended`: how many keys a repair has written, deleted and left as they were, by sink. While it runs, `message` says
+    what is done now, and `left_s` how many seconds it may still take, where that can be told.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Answer:
     progress: float | None = None
     message: str | None = None
     mended: Mapping[str, tuple[int, int, int]] | None = None
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
         fields |= {"type": "answer", "state": record.state.value, "ts_ms": record.ts_ms}
         fields |= {"lsn": _lsn_text(record.lsn), "progress": record.progress, "message": record.message}
         fields |= {"mended": record.mended} if record.mended is not None else {}
+        fields |= {"left_s": record.left_s} if record.left_s is not None else {}
     return record.id.encode(), json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -136,7 +139,7 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
         )
     if fields["type"] != "answer":
         raise ValueError("neither request nor answer")
-    progress = fields["progress"]
+    progress, left_s = fields["progress"], fields.get("left_s")
     return Answer(
         id=name,
         state=State(fields["state"]),
@@ -145,6 +148,7 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
         progress=None if progress is None else number(progress),
         message=_optional_text(fields["message"]),
         mended=_mended(fields.get("mended")),
+        left_s=None if left_s is None else number(left_s),
     )
 
 
