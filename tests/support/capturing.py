@@ -56,16 +56,16 @@ class RunningCapture:
     def stop(self) -> None:
         self._stop.set()
         assert self._thread is not None
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def ended(self) -> BaseException:
         """The error that ended it."""
-        wait_until(lambda: self.error, what="capture to end with an error", timeout_s=60)
+        wait_until(lambda: self.error, what="capture to end with an error", timeout_s=180)
         assert self.error is not None
         return self.error
 
-    def wait_for(self, lsn: int, timeout_s: float = 60.0) -> Progress:
+    def wait_for(self, lsn: int, timeout_s: float = 180.0) -> Progress:
         """The boundary that covers `lsn`."""
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)
         try:
