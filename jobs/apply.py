@@ -211,6 +211,8 @@ class ApplyRun:
             self._vigil.require_stores(self._following(boundary), lsn)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
+        if self._is_asked_otherwise() and self._vigil.sees_other_files(at_once=True):
+            raise _Changed
         if self.proofs is not None:
             self.proofs.attend(self._control, self.mender())
         for view in self._dropper.attend({**self._loaded.specs, **self._loaded.coming.specs}):
@@ -221,6 +223,15 @@ class ApplyRun:
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
         return Asked(None if self._must_wait() else boundary, step, rebuild, _now_us())
+
+    def _is_asked_otherwise(self) -> bool:
+        """Whether somebody wants a view that this session does not know rebuilt, or one that it knows dropped.
+
+        Who asks goes by the files as they are: these may be newer than the session.
+        """
+        known = {*self._loaded.specs, *self._loaded.coming.specs}
+        asked = [(each.kind, each.view in known) for each in self._control.requests()]
+        return (Kind.REBUILD, False) in asked or (Kind.DROP, True) in asked
 
     def _must_wait(self) -> bool:
         hidden = hides_rows(self._log.newest(), _now_us())

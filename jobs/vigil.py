@@ -41,9 +41,9 @@ class Vigil:
         """The view files are about to be read."""
         self._files = folder_state(self._settings.views)
 
-    def sees_other_files(self) -> bool:
+    def sees_other_files(self, *, at_once: bool = False) -> bool:
         """Whether a view's file is not what it was then."""
-        if time.monotonic() - self._files_at_s < _EVERY_S:
+        if not at_once and time.monotonic() - self._files_at_s < _EVERY_S:
             return False
         self._files_at_s = time.monotonic()
         return folder_state(self._settings.views) != self._files

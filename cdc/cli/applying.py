@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -13,7 +14,7 @@ from rich.markup import escape
 
 from cdc.cli.screen import err
 from cdc.cli.stopping import stop_event
-from cdc.errors import CdcError, TransientError
+from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.log import get
 from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
@@ -27,6 +28,7 @@ _log = get(__name__)
 
 _ACQUIRE_S: Final = 3600.0
 _RETRY_S: Final = 1.0
+_STOP_S: Final = 60.0
 
 
 def run_apply(settings: Settings, *, once: bool, master: str | None) -> None:
@@ -108,15 +110,60 @@ def local_apply(settings: Settings) -> Iterator[LocalApply]:
             spark.stop()
 
 
-def apply_once_here(settings: Settings) -> None:
-    """Catch up and do what is asked for on the control topic, in this process."""
-    with ControlServer(settings) as control:
-        control.acquire(_ACQUIRE_S, _tell_who_runs)
-        spark = spark_session(settings, f"afterimage {settings.pipeline}")
+class ApplyHere:
+    """Catches up and does what is asked for on the control topic, in a thread of this process.
+
+    Use it in a `with`: at its end it is waited for, and where that comes by an error it is asked to stop.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._is_over = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._guarded, name="apply", daemon=True)
+
+    def __enter__(self) -> ApplyHere:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        is_answered = kind is None or issubclass(kind, OperatorError)
+        if not is_answered:
+            self._stop.set()
+        self._is_over.set()
+        self._thread.join(None if is_answered else _STOP_S)
+        # What apply has answered, if it has, was made of this.
+        if self._error is not None and is_answered and value is not self._error:
+            raise self._error from value
+
+    def require(self) -> None:
+        """Raise what it ended with."""
+        if self._error is not None:
+            raise self._error
+
+    def _guarded(self) -> None:
         try:
-            ApplyRun(settings, spark, control, threading.Event().wait, once=True).run()
-        finally:
-            spark.stop()
+            self._run()
+        except Finished:
+            pass
+        except BaseException as error:  # noqa: BLE001  raised again by whoever waits
+            self._error = error
+
+    def _run(self) -> None:
+        with ControlServer(self._settings) as control:
+            control.acquire(_ACQUIRE_S, self._on_wait)
+            spark = spark_session(self._settings, f"afterimage {self._settings.pipeline}")
+            try:
+                ApplyRun(self._settings, spark, control, self._stop.wait, once=True).run()
+            finally:
+                spark.stop()
+
+    def _on_wait(self, owner: str | None, waited_s: float) -> None:
+        """Another process that has begun to apply meanwhile may have answered."""
+        if self._is_over.is_set():
+            raise Finished
+        _tell_who_runs(owner, waited_s)
 
 
 def _tell_who_runs(owner: str | None, waited_s: float) -> None:

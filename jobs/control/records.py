@@ -66,7 +66,8 @@ class Answer:
 
     What failed has the error's `code` and `hint`, as the command would have had it by itself.
 
-    `mended`: how many keys a repair has written, deleted and left as they were, by sink.
+    `mended`: how many keys a repair has written, deleted and left as they were, by sink. While it runs, `message` says
+    what is done now, and `left_s` how many seconds it may still take, where that can be told.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Answer:
     code: str | None = None
     hint: str | None = None
     mended: Mapping[str, tuple[int, int, int]] | None = None
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def encode(record: ControlRecord) -> tuple[bytes, bytes | None]:
         fields |= {"lsn": _lsn_text(record.lsn), "progress": record.progress, "message": record.message}
         fields |= {"code": record.code, "hint": record.hint} if record.code is not None else {}
         fields |= {"mended": record.mended} if record.mended is not None else {}
+        fields |= {"left_s": record.left_s} if record.left_s is not None else {}
     return record.id.encode(), json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -141,7 +144,7 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
         )
     if fields["type"] != "answer":
         raise ValueError("neither request nor answer")
-    progress = fields["progress"]
+    progress, left_s = fields["progress"], fields.get("left_s")
     return Answer(
         id=name,
         state=State(fields["state"]),
@@ -152,6 +155,7 @@ def _record(name: str, fields: dict[str, Any]) -> Request | Answer | Kept:
         code=_optional_text(fields.get("code")),
         hint=_optional_text(fields.get("hint")),
         mended=_mended(fields.get("mended")),
+        left_s=None if left_s is None else number(left_s),
     )
 
 

@@ -36,7 +36,7 @@ from jobs.refresh.ways import noted
 from jobs.session import REBUILD_POOL
 from jobs.small_range import records_max
 from jobs.spark_progress import job_group, tasks_done
-from jobs.twins import twins_of
+from jobs.twins import live_name, twins_of
 from jobs.unfit import Watch, deleted, lacking, refused_by
 from jobs.view import view_changes
 from sinks.delta import BesideDelta, DeltaSink
@@ -92,6 +92,8 @@ class Loader:
         self._twins = twins_of(pipeline.sinks, *wanted.views)
         self._tables: dict[str, DeltaSink] = {}
         self._group = f"rebuild {' '.join(wanted.views)} {wanted.boundary.lsn}"
+        self.rows: dict[str, int] = {}
+        """How many each view has that was loaded so far."""
         self._done = 0
         self._read = 0.0
         self._cancelled = threading.Event()
@@ -230,6 +232,8 @@ class Loader:
 
     def _replaced(self, twin: Target, written: Written) -> None:
         self._done += 1
+        view = live_name(twin.view)
+        self.rows[view] = max(self.rows.get(view, 0), written.upserts)
         self._on_written(twin, written)
 
 

@@ -30,7 +30,7 @@ from jobs.dead_letters import DeadLetters
 from jobs.machine import Load, Rebuild, Swap
 from jobs.pipeline import Pipeline
 from jobs.rebuild.loading import Loader, Wanted
-from jobs.rebuild.run import RebuildRun
+from jobs.rebuild.run import RebuildRun, tell_waiting
 from jobs.rebuild.showing import clear_beside, show
 from jobs.rebuild.twin_specs import twin_of
 from jobs.rebuild.wishes import Wish, wishes
@@ -44,6 +44,8 @@ _log = get(__name__)
 _AGAIN_S: Final = 60.0
 _AGAIN_TIMES: Final = 10
 """What failed is loaded again after a while, the longer the longer a load takes: its rows may be others then."""
+
+_WAITING_S: Final = 3.0
 
 _Declared = frozenset[tuple[str, str]]
 """Views with the fingerprints of what they are declared as."""
@@ -74,6 +76,7 @@ class Rebuilds:
         """Changes that could not be shown, with the view that says so."""
         self._again_s: dict[_Declared, float] = {}
         """When they are tried again."""
+        self._told_s = 0.0
         self.in_place = False
         """Whether batches replace what is wanted, since they can't go on beside it."""
         self.has_changed = False
@@ -136,10 +139,11 @@ class Rebuilds:
             # Where it begins again, the machine has to see first that it is gone.
             self._wishes.pop(run.wish.id, None)
             self._give_up(run)
+        if not self.in_place and self._run is None and self._wishes:
+            self._run = self._begun(next(iter(self._wishes.values())))
+        self._tell_waiting()
         if self.in_place:
             return {wish.id: Rebuild(wish.views[0], in_place=True) for wish in self._wishes.values()}
-        if self._run is None and self._wishes:
-            self._run = self._begun(next(iter(self._wishes.values())))
         known = {name: self._rebuild(wish) for name, wish in self._wishes.items()}
         run = self._run
         return known if run is None else {run.wish.id: self._standing(run)} | _without(known, run)
@@ -197,6 +201,21 @@ class Rebuilds:
             self._session.failing.try_again(view)
         specs = {**self._pipeline.specs, **(self._pipeline.coming.specs if wish.is_change else {})}
         return RebuildRun(self._settings, self._control, wish, [specs[view] for view in wish.views])
+
+    def _tell_waiting(self) -> None:
+        """What is loaded tells how far it is, and the others that they wait; before that nobody else would."""
+        run = self._run
+        own = run.wish.id if run is not None else None
+        others = tuple(each for wish in self._wishes.values() if wish.id != own for each in wish.requests)
+        if run is not None and run.is_loading:
+            run.others = others
+        elif time.monotonic() - self._told_s > _WAITING_S:
+            self._told_s = time.monotonic()
+            if run is not None:
+                tell_waiting(self._control, run.wish.requests, "waits for all views to be at one position")
+                tell_waiting(self._control, others, f"waits for the rebuild of {', '.join(run.wish.views)}")
+            else:
+                tell_waiting(self._control, others, "is replaced in the next batch")
 
     def _changes(self, asked: Iterable[Request], boundary: Progress | None) -> list[tuple[str, ...]]:
         """What files declare, but for what failed unless it is asked for again, and what is made of stopped tables."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from cdc.errors import CdcError, OperatorError
 from cdc.log import get
 from cdc.settings import Settings
-from jobs.control import ControlServer, State
+from jobs.control import Answer, ControlServer, Request, State
 from jobs.control.kept import Rebuilding
 from jobs.control.records import Withdrawn
 from jobs.failures import where
-from jobs.prove import ControlHolder, Extras, ViewProof, prove
+from jobs.prove import ControlHolder, Extras, Progress, ViewProof, prove
+from jobs.rebuild.course import Course, Doing, RowsRead
 from jobs.rebuild.loading import Loaded, Loader
 from jobs.rebuild.wishes import Wish
 from jobs.twins import SINKS, live_name
@@ -30,8 +31,7 @@ _log = get(__name__)
 _EVERY_S: Final = 0.5
 _KEPT_EVERY: Final = 4
 _END_S: Final = 30.0
-_LOADED: Final = 0.9
-"""The share of the whole that loading takes; the rest is catching up and the swap, or the proof."""
+_OTHERS_EVERY: Final = 6
 
 
 class RebuildRun:
@@ -47,7 +47,10 @@ class RebuildRun:
         self._specs = specs
         self._is_proved = False
         self._began_s = time.monotonic()
-        self._told = 0.0
+        self._course = Course()
+        self._proof: RowsRead | None = None
+        self.others: tuple[Request, ...] = ()
+        """Those who wait for other rebuilds until this one is over."""
         self._stop = threading.Event()
         self._loader: Loader | None = None
         self._threads: list[threading.Thread] = []
@@ -116,6 +119,8 @@ class RebuildRun:
         specs = [
             replace(spec, sinks=tuple(option for option in spec.sinks if option.name in SINKS)) for spec in self._specs
         ]
+        assert self._loader is not None
+        self._proof = RowsRead(self._loader.rows, {spec.name: len(spec.sinks) for spec in specs})
         holder = ControlHolder(self._settings, on_progress=self._on_progress)
         extras = Extras(rest=self._rest)
         make_sink = lambda spec, option: by_name[spec.name, option.name]  # noqa: E731
@@ -127,7 +132,9 @@ class RebuildRun:
                 code="REBUILD_DIFFERS",
             )
 
-    def _on_progress(self, _: object) -> None:
+    def _on_progress(self, progress: Progress) -> None:
+        if self._proof is not None:
+            self._proof.take(progress)
         self._rest(0)
 
     def _rest(self, seconds: float) -> None:
@@ -137,34 +144,46 @@ class RebuildRun:
     def _tell(self) -> None:
         turn = 0
         while not self._stop.wait(_EVERY_S):
-            self._told = max(self._told, self._share())
             try:
-                for request in self.wish.requests:
-                    self._control.answer(request.id, State.RUNNING, progress=self._told)
-                if turn % _KEPT_EVERY == 0:
-                    self._keep()
+                self._say(turn)
             except CdcError as error:
                 _log.warning("progress not told", code=error.code)
             turn += 1
         try:
             for view in self.wish.views:
-                self._control.keep(Withdrawn(self._standing(view).id))
+                self._control.keep(Withdrawn(Rebuilding(view, 0, "", 0.0, None).id))
         except CdcError as error:
             _log.warning("progress not withdrawn", code=error.code)
 
-    def _share(self) -> float:
-        assert self._loader is not None
-        return _LOADED if self.loaded is not None else _LOADED * self._loader.share()
+    def _say(self, turn: int) -> None:
+        doing, now_ms = self._doing(), time.time_ns() // 1_000_000
+        at = self._course.at(doing, self._done(doing), prove=self.wish.prove)
+        for request in self.wish.requests:
+            running = Answer(request.id, State.RUNNING, now_ms, progress=at.share, message=doing.value)
+            self._control.tell(replace(running, left_s=at.left_s))
+        if turn % _OTHERS_EVERY == 0:
+            tell_waiting(self._control, self.others, f"waits for the rebuild of {', '.join(self.wish.views)}")
+        if turn % _KEPT_EVERY == 0:
+            said = f"declared anew, {doing.value}" if self.wish.is_change else doing.value
+            for view in self.wish.views:
+                self._control.keep(Rebuilding(view, now_ms, said, at.share, at.left_s))
 
-    def _keep(self) -> None:
-        for view in self.wish.views:
-            self._control.keep(self._standing(view))
+    def _doing(self) -> Doing:
+        if self.loaded is None:
+            return Doing.LOADING
+        return Doing.CATCHING_UP if self.may_swap else Doing.PROVING
 
-    def _standing(self, view: str) -> Rebuilding:
-        left_s = self.seconds * (1 - self._told) / self._told if self._told > 0 else None
-        doing = "loading" if self.loaded is None else "catching up" if self.may_swap else "proving"
-        doing = f"declared anew, {doing}" if self.wish.is_change else doing
-        return Rebuilding(view, time.time_ns() // 1_000_000, doing, round(self._told, 3), left_s)
+    def _done(self, doing: Doing) -> float | None:
+        """How much of the phase is done."""
+        if doing is Doing.PROVING:
+            return self._proof.share() if self._proof is not None else None
+        return self._loader.share() if doing is Doing.LOADING and self._loader is not None else None
+
+
+def tell_waiting(control: ControlServer, requests: Iterable[Request], why: str) -> None:
+    """Whoever hears nothing for minutes gives up."""
+    for request in requests:
+        control.answer(request.id, State.RUNNING, message=why)
 
 
 def _differences(proofs: Sequence[ViewProof]) -> str:

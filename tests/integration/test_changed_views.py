@@ -10,11 +10,22 @@ from pathlib import Path
 import pytest
 
 import afterimage
-from tests.support.declared import await_event, declare, events, log_of_failures, require_equal, running_shop  # noqa: F401
+from tests.support.declared import (
+    await_event,
+    batches_beside,
+    declare,
+    events,
+    held_loads,
+    log_of_failures,  # noqa: F401
+    require_equal,
+    running_shop,
+)
 from tests.support.load import Load
 from tests.support.pipelines import Pipeline, Stores
 from tests.support.servers import PostgresServer
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.timeout(900)
 
 VIEWS = {
     "paid": "-- sinks: delta, search, cache\nSELECT id, customer, paid FROM orders WHERE paid",
@@ -70,7 +81,11 @@ class Reader:
 
 
 def test_changed_views_are_loaded_beside_while_the_former_ones_go_on(shop: Pipeline):
-    with Load(shop.settings, 7, pause_s=0.1), Reader(shop, "SELECT * FROM paid") as reader:
+    with (
+        Load(shop.settings, 7, pause_s=0.1),
+        Reader(shop, "SELECT * FROM paid") as reader,
+        held_loads(shop, "paid", "counted"),
+    ):
         wait_until(lambda: reader.seen, what="a reader")
         said = declare(shop, **CHANGED)
         await_event(shop, said, "rebuild loads")
@@ -80,8 +95,7 @@ def test_changed_views_are_loaded_beside_while_the_former_ones_go_on(shop: Pipel
         assert explained["former_sql"] != explained["postgres_sql"]
         proofs = shop.prove("paid", "counted")
         assert all(proof["holds"] for proof in proofs), proofs
-        await_event(shop, said, "view rebuilt", view="paid")
-        await_event(shop, said, "view rebuilt", view="counted")
+        batches_beside(shop, said, {view: ("other", view) for view in ("paid", "counted")})
         wait_until(lambda: len({names for names, _ in reader.seen}) > 1, what="a reader of the new rows", timeout_s=120)
     told = events(shop, said)
     for view in ("paid", "counted"):

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from cdc.errors import OperatorError, TransientError
 from cdc.settings import Kafka, Settings, Source
 from cdc.stack.server import Endpoint
 from jobs.control import Answer, ControlClient, ControlServer, Kind, Request, Run, RunTo, Stand, State, apply_owner
+from jobs.control.group import _members, apply_group
 from tests.support.wait import wait_until
 
+TTL_S = 5.0
 ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
@@ -96,6 +98,11 @@ def another_process(settings: Settings, folder: Path) -> Iterator[tuple[subproce
         process.wait()
 
 
+def members(settings: Settings) -> int:
+    """How many processes apply, or wait to."""
+    return len(_members(settings, apply_group(settings.pipeline), 30))
+
+
 def test_pause_hold_and_let_go(server: ControlServer, client: ControlClient) -> None:
     with applying(server, 100) as stood:
         with client.keep(Kind.PAUSE) as kept:
@@ -116,10 +123,16 @@ def test_a_request_outlives_its_ttl_while_its_client_lives_and_not_longer(
     server: ControlServer, client: ControlClient
 ) -> None:
     with applying(server, 1) as stood:
-        with client.keep(Kind.PAUSE, ttl_s=0.6) as kept:
+        with client.keep(Kind.PAUSE, ttl_s=TTL_S) as kept:
             at = client.await_answer(kept.id, {State.PAUSED}, 30).lsn
-            two_ttls = time.monotonic() + 1.5
-            wait_until(lambda: time.monotonic() > two_ttls, what="two ttls to pass")
+            sent = {kept._request.sent_ts_ms}
+            outlived = time.monotonic() + TTL_S + 1
+
+            def renewed() -> bool:
+                sent.add(kept._request.sent_ts_ms)
+                return len(sent) > 3 and time.monotonic() > outlived
+
+            wait_until(renewed, what="three renewals, and more than the ttl to pass")
             assert stood[-1] == at
         client.send(Request("killed", Kind.PAUSE, time.time_ns() // 1_000_000, 0.5, "gone:1"))
         still = client.await_answer("killed", {State.PAUSED}, 30).lsn
@@ -200,11 +213,14 @@ def test_a_second_apply_waits_without_disturbing_the_first(
 
 def test_the_next_takes_over_at_once_when_the_first_leaves(settings: Settings, tmp_path: Path) -> None:
     assert apply_owner(settings) is None
-    with another_process(settings, tmp_path) as (_, owns):
+    with ExitStack() as others:
         with ControlServer(settings, process="here:1") as first:
             first.acquire(30)
+            _, owns = others.enter_context(another_process(settings, tmp_path))
+            wait_until(lambda: not first.poll() and members(settings) == 2, what="the other process to join the group")
+            first.confirm_owner()
             assert not owns.exists()
-        wait_until(owns.exists, timeout_s=15, what="the other process to own the partition")
+        wait_until(owns.exists, timeout_s=60, what="the other process to own the partition")
         assert apply_owner(settings) == "other:1"
 
 

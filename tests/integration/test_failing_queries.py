@@ -15,6 +15,11 @@ from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
 from tests.support.servers import PostgresServer
 from tests.support.wait import wait_until
 
+pytestmark = pytest.mark.timeout(900)
+
+POLL_S = 0.5
+"""Each look is a command or a reader of a topic of its own, on the cores that apply runs on."""
+
 QUERIES = {
     "shares": "-- sinks: delta, cache\nSELECT i.line, i.order_id, 12 / (i.quantity + 1) AS share FROM order_items i "
     "JOIN orders o ON o.id = i.order_id",
@@ -97,7 +102,7 @@ def test_queries_that_fail_stop_alone_and_come_back(shop: Pipeline):
 
     for *_, healing in STOPS:
         shop.admin.execute(healing)
-    wait_until(lambda: stopped(shop) == {}, what="them to follow again", timeout_s=240)
+    wait_until(lambda: stopped(shop) == {}, what="them to follow again", timeout_s=240, poll_s=POLL_S)
     shop.catch_up()
     assert unequal(shop) == {}
 
@@ -106,13 +111,13 @@ def test_it_stays_alone_when_apply_is_killed_and_is_told_of_by_the_next_one(shop
     codes, breaking, healing = STOPS[0]
     shop.admin.execute(breaking.replace("900", "901"))
     assert wait_for(shop, "totals").returncode == 0
-    wait_until(lambda: stopped(shop) == codes, what="it to stop", timeout_s=60)
+    wait_until(lambda: stopped(shop) == codes, what="it to stop", timeout_s=240, poll_s=POLL_S)
 
     shop.apply.kill()
     shop.admin.execute(healing.replace("900", "901"))
     shop.start_apply()
 
-    wait_until(lambda: stopped(shop) == {}, what="it to follow again", timeout_s=240)
+    wait_until(lambda: stopped(shop) == {}, what="it to follow again", timeout_s=240, poll_s=POLL_S)
     shop.catch_up()
     assert unequal(shop) == {}
 
@@ -125,7 +130,7 @@ def test_over_a_table_that_stopped_it_stays_alone_and_comes_back(shop: Pipeline)
     shop.admin.execute("ALTER TABLE order_items DROP CONSTRAINT order_items_pkey")
     shop.admin.execute("UPDATE orders SET amount = amount + 1 WHERE id < 50")
     shop.admin.execute(f"INSERT INTO order_items {ITEM} VALUES (902, 1, 'p', 2)")
-    wait_until(lambda: table("order_items"), what="the table to stop")
+    wait_until(lambda: table("order_items"), what="the table to stop", timeout_s=240, poll_s=POLL_S)
 
     waited = wait_for(shop, "public.orders", "totals", "marked")
     assert waited.returncode == 0, waited.stderr + shop.apply.text()[-3000:]
@@ -134,7 +139,7 @@ def test_over_a_table_that_stopped_it_stays_alone_and_comes_back(shop: Pipeline)
     assert unequal(shop).keys() == over_items
 
     shop.admin.execute("ALTER TABLE order_items ADD PRIMARY KEY (line, order_id)")
-    wait_until(lambda: table("order_items") is None, what="it to be read again", timeout_s=240)
+    wait_until(lambda: table("order_items") is None, what="it to be read again", timeout_s=240, poll_s=POLL_S)
     shop.catch_up()
     assert unequal(shop) == {}
 
@@ -152,6 +157,11 @@ def test_a_query_that_lost_a_column_is_left_out_alone(shop: Pipeline):
     assert shop.apply.alive
 
     shop.admin.execute("ALTER TABLE order_items RENAME COLUMN pieces TO quantity")
-    wait_until(lambda: "shares" in {view["view"] for view in status(shop)["views"]}, what="it to be back")
+    wait_until(
+        lambda: "shares" in {view["view"] for view in status(shop)["views"]},
+        what="it to be back",
+        timeout_s=240,
+        poll_s=POLL_S,
+    )
     shop.catch_up()
     assert unequal(shop) == {}

@@ -9,11 +9,22 @@ from pathlib import Path
 import pytest
 
 import afterimage
-from tests.support.declared import await_event, declare, events, log_of_failures, require_equal, running_shop  # noqa: F401
+from tests.support.declared import (
+    await_event,
+    batches_beside,
+    declare,
+    events,
+    held_loads,
+    log_of_failures,  # noqa: F401
+    require_equal,
+    running_shop,
+)
 from tests.support.load import Load
 from tests.support.pipelines import Pipeline, Stores
 from tests.support.servers import PostgresServer
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.timeout(900)
 
 VIEWS = {
     "paid": "-- sinks: delta, search, cache\nSELECT id, customer, paid FROM orders WHERE paid",
@@ -35,19 +46,28 @@ def shop(postgres: PostgresServer, stores: Stores, tmp_path: Path) -> Iterator[P
 
 
 def test_new_views_are_loaded_beside_and_shown_with_all_that_reads_them(shop: Pipeline):
-    with Load(shop.settings, 7, pause_s=0.1):
+    with Load(shop.settings, 7, pause_s=0.1), held_loads(shop, "cheap", "sums"):
         said = declare(shop, **NEW)
-        for view in ("cheap", "large, sums"):
-            await_event(shop, said, "view rebuilt", view=view)
+        batches_beside(shop, said, dict.fromkeys(("cheap", "large, sums"), ("paid", "counted")))
     told = events(shop, said)
-    for view in ("cheap", "sums"):
-        swapped = next(n for n, each in enumerate(told) if (each["event"], each.get("view")) == ("view swapped", view))
-        loads = max(n for n, each in enumerate(told[:swapped]) if each["event"] == "rebuild loads")
+    for view, load in (("cheap", "cheap"), ("sums", "large, sums")):
+        loads, swapped = (
+            next(n for n, each in enumerate(told) if (each["event"], each.get("view")) == found)
+            for found in (("rebuild loads", load), ("view swapped", view))
+        )
         written = {each["view"] for each in told[loads:swapped] if each["event"] in ("view written", "view refreshed")}
-        assert {"paid", "counted"} & written, "what was there went on"
+        assert {"paid", "counted"} <= written, "what was there went on"
     assert not [each for each in told if each["event"] == "view replaced" and each["view"] in NEW]
     lsns = {each["lsn"] for each in told if each["event"] == "view swapped" and each["view"] in ("sums", "large")}
     assert len(lsns) == 1
+    require_equal(shop)
+
+
+def test_a_new_view_is_rebuilt_as_soon_as_its_file_is_there(shop: Pipeline):
+    """Apply looks at the folder now and then, and at once when it is asked for what it does not know."""
+    declare(shop, sums=NEW["sums"])
+    asked = shop.run("rebuild", "sums")
+    assert asked.returncode == 0, asked.stderr
     require_equal(shop)
 
 

@@ -305,7 +305,7 @@ def test_apply_is_let_go_after_an_error(things: Settings, kafka: Endpoint) -> No
         with pytest.raises(KeyboardInterrupt):
             prove(settings, [spec()], lambda *_: sink, ControlHolder(settings))
         held = ends[-1]
-        wait_until(lambda: ends[-1] > held, timeout_s=10, what="apply to run on")
+        wait_until(lambda: ends[-1] > held, timeout_s=60, what="apply to run on")
 
 
 def test_an_apply_that_never_comes_back_is_not_waited_for(

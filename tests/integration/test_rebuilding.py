@@ -15,11 +15,14 @@ from deltalake import DeltaTable
 
 from cdc.names import index_alias, view_topic
 from cdc.topics import Topics
+from tests.support.declared import await_event, batch_beside, gate_loads, held_loads
 from tests.support.load import Load
 from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
 from tests.support.processes import Command
 from tests.support.servers import PostgresServer
 from tests.support.wait import wait_until
+
+pytestmark = pytest.mark.timeout(900)
 
 VIEWS = {
     "paid": "-- sinks: delta, search, cache, kafka\nSELECT id, customer, amount FROM orders WHERE paid",
@@ -39,6 +42,7 @@ VIEWS = {
 def shop(postgres: PostgresServer, stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """A pipeline with views of all kinds."""
     with pipeline_on(postgres, stores, tmp_path_factory.mktemp("rebuilding"), VIEWS) as made:
+        gate_loads(made)
         fill(made.admin)
         made.start()
         made.catch_up()
@@ -121,9 +125,13 @@ def test_views_are_rebuilt_from_the_topics_while_batches_go_on(shop: Pipeline):
         DeltaTable(f"{shop.settings.delta_root}/{table}").delete(f"{column} IN (5001, 5002)")
     assert _wrong(shop) == {(table, "delta") for table in damaged}
     said = len(shop.apply.text())
-    with Load(shop.settings, 7, pause_s=0.1):
-        rebuilt = shop.run("rebuild", "baskets", "counted", "--prove")
-        assert rebuilt.returncode == 0, rebuilt.stderr + shop.apply.text()[said:][-5000:]
+    with Load(shop.settings, 7, pause_s=0.1), held_loads(shop, "baskets"):
+        words = ("rebuild", "baskets", "counted", "--prove")
+        proved = Command(shop.config, words, shop.config.parent / "proved.log").start()
+        await_event(shop, said, "rebuild loads", view="baskets")
+        batch_beside(shop, "baskets", "baskets", "counted")
+        assert proved.process is not None
+        assert proved.process.wait(300) == 0, proved.text() + shop.apply.text()[said:][-5000:]
         log = shop.apply.text()[said:]
         assert "batch done" in log[log.index("rebuild loads") : log.index("view swapped")]
         assert _wrong(shop) == {("paid", "delta"), ("public.order_items", "delta")}
@@ -131,6 +139,22 @@ def test_views_are_rebuilt_from_the_topics_while_batches_go_on(shop: Pipeline):
         assert rebuilt.returncode == 0, rebuilt.stderr + shop.apply.text()[said:][-5000:]
     shop.catch_up()
     assert _wrong(shop) == set()
+
+
+def test_a_rebuild_that_waits_for_another_one_is_told_so(shop: Pipeline):
+    said = len(shop.apply.text())
+    with held_loads(shop, "baskets"):
+        first, second = (
+            Command(shop.config, ("rebuild", view), shop.config.parent / f"waits_{view}.log")
+            for view in ("baskets", "counted")
+        )
+        first.start()
+        await_event(shop, said, "rebuild loads", view="baskets")
+        second.start()
+        wait_until(lambda: "waits for the rebuild of baskets" in second.text(), what="to be told")
+    for each in (first, second):
+        assert each.process is not None
+        assert each.process.wait(240) == 0, each.text()
 
 
 def test_a_table_whose_files_are_gone_is_replaced_in_place(shop: Pipeline):

@@ -12,6 +12,8 @@ from tests.soak.planting import Cache, Delta, Search
 from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
 from tests.support.servers import PostgresServer
 
+pytestmark = pytest.mark.timeout(900)
+
 VIEWS = {
     "basket": "-- sinks: search, cache\n"
     "SELECT o.id, o.amount, count(i.line) AS items FROM orders o LEFT JOIN order_items i ON i.order_id = o.id "

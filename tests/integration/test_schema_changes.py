@@ -275,7 +275,11 @@ def test_partitions_come_and_go_with_their_rows(prepared: Any) -> None:
             "INSERT INTO public.events VALUES (22, 'after it')",
         ):
             admin.execute(ddl)
-            wait_until(lambda: captured(settings, "events") == rows(admin, "events"), what=f"the topic to follow {ddl}")
+            wait_until(
+                lambda: captured(settings, "events") == rows(admin, "events"),
+                what=f"the topic to follow {ddl}",
+                timeout_s=PATIENT_S,
+            )
             settle(capture, admin)
         admin.execute("UPDATE public.events SET note = 'still followed'")
         settle(capture, admin)
@@ -289,7 +293,9 @@ def test_a_table_joins_a_running_pipeline_and_one_that_is_taken_out_is_given_up(
             admin.execute(TABLE.format(t="public.second"))
             fix(settings)
             wait_until(
-                lambda: ("public", "second") in read_schemas(settings.kafka, settings.pipeline), what="it to join"
+                lambda: ("public", "second") in read_schemas(settings.kafka, settings.pipeline),
+                what="it to join",
+                timeout_s=PATIENT_S,
             )
             touch(admin, "second")
             touch(admin, "first")
@@ -305,7 +311,9 @@ def test_a_table_joins_a_running_pipeline_and_one_that_is_taken_out_is_given_up(
             assert captured(settings, "second") == rows(admin, "second")
             admin.execute(f"ALTER PUBLICATION {settings.publication} DROP TABLE public.second")
             wait_until(
-                lambda: read_schemas(settings.kafka, settings.pipeline).keys() == {("public", "first")}, what="it to go"
+                lambda: read_schemas(settings.kafka, settings.pipeline).keys() == {("public", "first")},
+                what="it to go",
+                timeout_s=PATIENT_S,
             )
             touch(admin, "first")
             settle(capture, admin, besides="second")

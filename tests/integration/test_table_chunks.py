@@ -25,6 +25,9 @@ from tests.support.processes import Command, json_of, run_command, write_config
 from tests.support.source import HOSTILE_SCHEMA, HOSTILE_TABLE
 from tests.support.wait import wait_until
 
+LAST = 400
+AHEAD_CHUNKS = 8
+"""More than readers may be ahead by of what is in the topic."""
 CHUNKED = Snapshot(chunked_above_bytes=0, chunk_rows=10, workers=3)
 
 
@@ -105,18 +108,21 @@ def test_a_killed_capture_reads_no_finished_chunk_again(settings: Settings, admi
 
 def test_a_commit_that_the_log_has_and_nobody_sees_yet_is_not_undone(settings: Settings, admin: Any) -> None:
     """The race of plain watermarks: the log brings a commit before the chunk is read, and the chunk has the old row."""
-    admin.execute("INSERT INTO public.orders SELECT g, 'old', g FROM generate_series(1, 60) g")
+    admin.execute("INSERT INTO public.orders SELECT g, 'old', g FROM generate_series(1, %s) g", [LAST])
     admin.execute("SET synchronous_commit = local")
     with running_capture(slowed(settings, 20)) as capture, standby_missing(admin), Reading(settings) as reading:
         reading.wait_further()
-        with hanging_commit(settings, "UPDATE public.orders SET customer = 'new' WHERE id IN (59, 60)"):
-            progress = capture.wait_for(insert_lsn(admin))
-            seen = admin.execute("SELECT customer FROM public.orders WHERE id = 60").fetchone()[0]
+        with hanging_commit(settings, f"UPDATE public.orders SET customer = 'new' WHERE id > {LAST - 2}"):
+            reading.wait_further()
+            read_to = int(reading.seen[-1][0])
+            assert read_to < LAST - 10 * AHEAD_CHUNKS, "the last chunk is read after the commit is in the log"
+            progress = capture.wait_for(insert_lsn(admin), 240)
+            seen = admin.execute("SELECT customer FROM public.orders WHERE id = %s", [LAST]).fetchone()[0]
             state = folded(table_messages(settings, "public", "orders"))
     assert not progress.backfills
     assert seen == "old", "the transaction was not visible while all chunks were read"
-    assert state['{"id":60}']["customer"] == "new"
-    assert len(state) == 60
+    assert state[f'{{"id":{LAST}}}']["customer"] == "new"
+    assert len(state) == LAST
     require_equal(settings, admin)
 
 
@@ -226,12 +232,12 @@ def test_readers_keep_to_their_rate(settings: Settings, admin: Any) -> None:
 
 
 def test_no_transaction_outlives_its_chunk(settings: Settings, admin: Any) -> None:
-    admin.execute("INSERT INTO public.orders SELECT g, 'x', g FROM generate_series(1, 900) g")
+    admin.execute("INSERT INTO public.orders SELECT g, 'x', g FROM generate_series(1, 9000) g")
     oldest = "SELECT min(xact_start) FROM pg_stat_activity WHERE application_name LIKE 'afterimage%'"
     with running_capture(slowed(settings, 150)), Reading(settings) as reading:
         reading.wait_further()
         ((begun,),) = admin.execute("SELECT clock_timestamp()").fetchall()
-        for _ in range(8):  # more chunks than readers may be ahead by
+        for _ in range(AHEAD_CHUNKS):
             reading.wait_further()
         ((open_since,),) = admin.execute(oldest).fetchall()
         reading.wait_further()

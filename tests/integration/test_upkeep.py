@@ -25,6 +25,8 @@ def test_refreshes_equal_the_answer(spark: SparkSession, seed: int) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
 def test_a_broken_rule_is_noticed(spark: SparkSession, mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _stays_equal(spark, mutant.seed, batches=4), "with the rule whole"
+
     mutant.apply(monkeypatch)
 
     assert not _stays_equal(spark, mutant.seed, batches=4)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
 from cdc.settings import Settings
 from tests.support.wait import wait_until
+
+READ_S = 120.0
 
 
 @dataclass
@@ -53,16 +56,16 @@ class RunningCapture:
     def stop(self) -> None:
         self._stop.set()
         assert self._thread is not None
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
     def ended(self) -> BaseException:
         """The error that ended it."""
-        wait_until(lambda: self.error, what="capture to end with an error", timeout_s=60)
+        wait_until(lambda: self.error, what="capture to end with an error", timeout_s=180)
         assert self.error is not None
         return self.error
 
-    def wait_for(self, lsn: int, timeout_s: float = 60.0) -> Progress:
+    def wait_for(self, lsn: int, timeout_s: float = 180.0) -> Progress:
         """The boundary that covers `lsn`."""
         log = ProgressLog(self.settings.kafka, self.settings.pipeline)
         try:
@@ -105,25 +108,47 @@ def await_release(connection: Any, slot: str) -> None:
     wait_until(lambda: connection.execute(active, [slot]).fetchone() is None, what="the slot to be released")
 
 
-def read_topic(settings: Settings, topic: str, partitions: int) -> list[Any]:
-    """Every committed message of a topic, partition by partition."""
-    client = consumer(settings.kafka, "test")
-    messages: list[Any] = []
+def told_ends(settings: Settings) -> Mapping[str, tuple[int, ...]]:
+    """Where the partitions of each topic end, by the newest progress record.
+
+    Kafka writes the markers of a commit partition by partition: whoever has seen this record may find that a topic
+    seems to end before what was committed with it, for a moment.
+    """
+    log = ProgressLog(settings.kafka, settings.pipeline)
+    try:
+        newest = log.newest()
+    finally:
+        log.close()
+    return newest.ends if newest is not None else {}
+
+
+def each_message(settings: Settings, topic: str, partitions: int, **options: Any) -> Iterator[Any]:
+    """Every committed message of a topic, to where the progress record says that it ends, or further."""
+    ends = dict(enumerate(told_ends(settings).get(topic, ())))
+    client = consumer(settings.kafka, "test", **options)
+    silent = time.monotonic() + READ_S
     try:
         client.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        ended: set[int] = set()
-        while len(ended) < partitions:
-            message = client.poll(10.0)
-            assert message is not None
+        read_to = dict.fromkeys(range(partitions), -1)
+        while late := [each for each, at in read_to.items() if at < ends.get(each, 0)]:
+            assert time.monotonic() < silent, f"{topic}: partitions {late} end at {read_to}, told were {ends}"
+            message = client.poll(1.0)
+            if message is None:
+                continue
             error = message.error()
             if error is None:
-                messages.append(message)
+                silent = time.monotonic() + READ_S
+                yield message
             else:
                 assert error.code() == END_OF_PARTITION, error
-                ended.add(message.partition())
+                read_to[message.partition()] = message.offset()
     finally:
         client.close()
-    return messages
+
+
+def read_topic(settings: Settings, topic: str, partitions: int) -> list[Any]:
+    """The same at once."""
+    return list(each_message(settings, topic, partitions))
 
 
 def table_messages(settings: Settings, schema: str, table: str) -> list[Any]:

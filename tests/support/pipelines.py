@@ -9,7 +9,7 @@ import json
 import secrets
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import pytest
 from cdc.check.fix import fix
 from cdc.lsn import format_lsn
 from cdc.postgres import connect
-from cdc.settings import Apply, Cache, Delta, History, Kafka, Search, Settings
+from cdc.settings import Apply, Cache, Capture, Delta, History, Kafka, Search, Settings
 from cdc.stack.server import Endpoint
 from jobs.control import apply_owner
 from tests.support.capturing import insert_lsn
@@ -68,7 +68,7 @@ class Pipeline:
         """Where the source's log ends: everything committed so far lies before it."""
         return format_lsn(insert_lsn(self.admin))
 
-    def catch_up(self, timeout_s: int = 180) -> None:
+    def catch_up(self, timeout_s: int = 400) -> None:
         """Until every view in every sink contains what is committed now."""
         waited = self.run("wait", self.token(), "--timeout", str(timeout_s), timeout_s=timeout_s + 120)
         assert waited.returncode == 0, waited.stderr + self.apply.text()[-3000:] + self.capture.text()[-3000:]
@@ -97,9 +97,10 @@ class Pipeline:
         self.admin = connect(self.settings.source, self.settings.source.admin)
 
     def stop(self) -> None:
-        for command in (self.apply, self.capture):
-            if command.alive:
-                command.stop()
+        with ExitStack() as both:
+            for command in (self.capture, self.apply):
+                if command.alive:
+                    both.callback(command.stop)
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ def pipeline_on(
                 "delta": Delta(path=str(folder / "delta"), deletion_vectors=marks),
                 "apply": Apply(master="local[2]", spark=dict(spark)),
                 "history": History(tables=history),
+                "capture": Capture(lookout_interval_s=1),
             }
         )
         fix(settings)

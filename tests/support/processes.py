@@ -64,7 +64,7 @@ class Command:
         self.process.kill()
         self.process.wait(30)
 
-    def stop(self, timeout_s: float = 60) -> int:
+    def stop(self, timeout_s: float = 180) -> int:
         """SIGTERM, as a service manager would."""
         assert self.process is not None
         if self.process.poll() is None:
@@ -73,6 +73,7 @@ class Command:
             return self.process.wait(timeout_s)
         finally:
             self.process.kill()
+            self.process.wait(30)
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")

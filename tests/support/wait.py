@@ -11,11 +11,16 @@ Answer = TypeVar("Answer")
 POLL_S = 0.02
 
 
-def wait_until(predicate: Callable[[], Answer], *, timeout_s: float = 30.0, what: str = "the condition") -> Answer:
-    """The first true answer; an AssertionError with the last one if none comes in time."""
+def wait_until(
+    predicate: Callable[[], Answer], *, timeout_s: float = 120.0, what: str = "the condition", poll_s: float = POLL_S
+) -> Answer:
+    """The first true answer; an AssertionError with the last one if none comes in time.
+
+    The limit costs time in failures alone: tests run on slow and busy machines.
+    """
     deadline = time.monotonic() + timeout_s
     while not (answer := predicate()):
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {timeout_s} s; the last answer was {answer!r}")
-        time.sleep(POLL_S)
+        time.sleep(poll_s)
     return answer

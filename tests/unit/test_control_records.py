@@ -19,6 +19,7 @@ REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B
         REQUEST,
         Request("a2", Kind.PAUSE, 0, 0.5, ""),
         Answer("a1", State.RUNNING, 5, progress=0.25),
+        Answer("a1", State.RUNNING, 5, progress=0.25, message="loading", left_s=12.5),
         Answer("a1", State.REFUSED, 5, lsn=1, message="no"),
         Answer("a1", State.DONE, 5, lsn=1, mended={"delta": (1, 2, 0)}),
         Answer("a1", State.FAILED, 5, message="it differs", code="REBUILD_DIFFERS", hint="report it"),

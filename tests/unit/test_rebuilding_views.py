@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from cdc.cli import rebuilding
-from cdc.errors import OperatorError
+from cdc.errors import OperatorError, TransientError
 from cdc.settings import Settings
 from jobs.batch import Target
-from jobs.control import Answer, ControlServer, State
+from jobs.control import Answer, ControlServer, Request, State
+from jobs.control import Kind as ControlKind
+from jobs.control.kept import Rebuilding
 from jobs.pipeline import lowest_first
 from jobs.rebuild.loading import Loader
 from jobs.rebuild.run import RebuildRun
@@ -105,6 +108,72 @@ class Broken:
 
     def cancel(self) -> None:
         pass
+
+
+class Slow(Broken):
+    """A loader that goes on until it is let go."""
+
+    rows: ClassVar[dict[str, int]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def run(self) -> Any:
+        self.go_on.wait(60)
+        raise TransientError("let go", "")
+
+    def share(self) -> float:
+        return 0.5
+
+
+class Control:
+    """What is told on the control topic."""
+
+    def __init__(self) -> None:
+        self.told: list[Answer] = []
+        self.kept: list[Rebuilding] = []
+
+    def tell(self, answer: Answer) -> None:
+        self.told.append(answer)
+
+    def answer(self, request_id: str, state: State, *, message: str) -> None:
+        self.told.append(Answer(request_id, state, 0, message=message))
+
+    def keep(self, record: Any) -> None:
+        self.kept.append(record)
+
+
+def test_while_one_is_loaded_those_who_wait_for_others_hear_of_it():
+    control, loader = Control(), Slow()
+    own, other = (Request(each, ControlKind.REBUILD, 0, 15.0, "host:1", view=each) for each in ("paid", "below"))
+    run = RebuildRun(cast(Settings, None), cast(ControlServer, control), Wish("1", ("paid",), (own,)), [])
+    run.others = (other,)
+    run.load(cast(Loader, loader))
+    try:
+        told = wait_until(lambda: {each.id: each for each in control.told} if len(control.told) > 1 else None)
+    finally:
+        loader.go_on.set()
+        run.end()
+    assert (told["paid"].message, told["paid"].progress) == ("loading", 0.45)
+    assert told["paid"].left_s is not None
+    assert (told["below"].state, told["below"].message) == (State.RUNNING, "waits for the rebuild of paid")
+    assert isinstance(control.kept[0], Rebuilding)
+
+
+def test_where_there_is_no_terminal_a_line_is_said_every_ten_seconds(capsys: pytest.CaptureFixture[str]):
+    clock_s = iter((0.0, 1.0, 9.0, 11.0, 12.0, 15.0, 22.0, 25.0)).__next__
+    lines = rebuilding.Lines("paid", clock_s)
+    for _ in range(4):
+        lines.say("no apply process runs")
+    assert not lines.has_heard
+    for _ in range(3):
+        lines.heard(Answer("r", State.RUNNING, 0, progress=0.5, message="loading", left_s=61.3))
+    assert lines.has_heard
+    assert capsys.readouterr().err.splitlines() == [
+        "rebuilding paid: no apply process runs",
+        "rebuilding paid: loading, 50%, about 61 s left",
+    ]
 
 
 def test_a_defect_of_a_rebuild_is_told_by_its_place_and_not_by_its_message():
