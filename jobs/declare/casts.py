@@ -65,8 +65,8 @@ def cast_to(context: Context, node: exp.Expr) -> Typed:
         message = f"the cast from {value.type.name} to {target.name} is not supported in views"
         raise context.refuse(node, message, hint)
     length = _parameters(context, node)
-    if target is VARCHAR:
-        return replace(found, type=VARCHAR, sql=f"left({found.sql}, {length[0]})" if length else found.sql)
+    if target == TEXT:
+        return replace(found, type=target, sql=f"left({found.sql}, {length[0]})" if length else found.sql)
     return found
 
 
