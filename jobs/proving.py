@@ -255,5 +255,5 @@ def tell(proofs: Sequence[ViewProof]) -> None:
             )
 
 
-def _left_out(error: ConfigError) -> None:
-    _log.warning("view not proved", code=error.code, reason=error.message)
+def _left_out(view: str, error: ConfigError) -> None:
+    _log.warning("view not proved", view=view, code=error.code, reason=error.message, remedy=error.hint)

@@ -117,7 +117,7 @@ class Observer:
         self._pipeline: Pipeline | None = None
         self._schemas = 0
         self._files: FolderState = ()
-        self._left_out: list[ConfigError] = []
+        self._left_out: dict[str, ConfigError] = {}
         self._undeclared: tuple[str, ...] = ()
 
     def close(self) -> None:
@@ -211,12 +211,12 @@ class Observer:
         files = folder_state(self._settings.views)
         is_same = (self._schemas, self._files) == (progress.schemas, files)
         if self._pipeline is None or not is_same or self._pipeline.coming.groups:
-            self._left_out = []
-            self._pipeline = _asked(lambda: load_pipeline(self._settings, self._left_out.append), problems)
+            self._left_out = {}
+            self._pipeline = _asked(lambda: load_pipeline(self._settings, self._left_out.__setitem__), problems)
             self._schemas, self._files = progress.schemas, files
         if self._pipeline is None:
             return ()
-        problems += [f"{error.message} ({error.code})" for error in self._left_out]
+        problems += [f"{error.message} ({error.code})" for error in self._left_out.values()]
         sinks = self._pipeline.sinks
         with ThreadPoolExecutor(8) as pool:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))

@@ -25,13 +25,13 @@ def live_named_views(settings: Settings, names: Sequence[str]) -> list[ViewSpec]
 
 
 def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[ViewSpec]:
-    wrong: list[ConfigError] = []
+    wrong: dict[str, ConfigError] = {}
     tables = captured_tables(settings)
-    specs = declare(settings, tables, wrong.append)
+    specs = declare(settings, tables, wrong.__setitem__)
     # Views that are named can be seen to while another one no longer fits its table.
     wanted = set(names) or {file.stem for file in settings.views.glob("*.sql")}
     if wrong and not specs.keys() >= wanted:
-        raise wrong[0]
+        raise next(iter(wrong.values()))
     if not specs:
         raise ConfigError(
             "nothing is captured yet",
@@ -41,7 +41,7 @@ def _named(settings: Settings, names: Sequence[str], declare: Declare) -> list[V
     for name in names:
         if name in specs:
             continue
-        if name in declared(settings, tables, lambda _: None):
+        if name in declared(settings, tables, lambda *_: None):
             raise TransientError(
                 f"{name} is new, and has not been loaded yet",
                 "does apply run? `afterimage status` tells how far it is",
