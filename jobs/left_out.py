@@ -66,7 +66,8 @@ def was_live(settings: Settings, view: str) -> bool:
 
 def trouble_of(view: str, error: ConfigError) -> Trouble:
     """Why a view that is left out stands still."""
-    return Trouble(error.code, error.message, f"{error.hint or 'correct its file'}; {_DROP.format(view=view)}")
+    mend = error.hint or "correct its file"
+    return Trouble(error.code, error.message, f"{mend}{' ' if mend.endswith('?') else '; '}{_DROP.format(view=view)}")
 
 
 def is_left_out(view: str, wrong: Collection[str]) -> bool:

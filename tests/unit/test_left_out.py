@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from rich.console import Console
 from structlog.testing import capture_logs
 
 from cdc import metrics
+from cdc.cli import status, views
+from cdc.cli.standing import Report, ViewStanding
 from cdc.errors import ConfigError
 from cdc.settings import Settings
 from jobs import left_out
-from jobs.declare import view_texts
+from jobs.declare import OnError, view_texts
 from jobs.declare.bodies import cut_text
 from jobs.dropping import refusal
-from jobs.left_out import LeftOutViews, is_left_out, sinks_of, trouble_of
+from jobs.left_out import LeftOutViews, is_left_out, sinks_of, trouble_of, unproved
 from jobs.pipeline import Pipeline
 from tests.unit.test_bodies import TOP
 
@@ -95,8 +99,68 @@ def test_its_sinks_are_those_that_its_file_names(settings: Settings):
     assert sinks_of(settings, "top__body") == ("delta",)
 
 
+def test_it_is_proved_nowhere_and_the_problem_has_its_remedy(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    rows = {"live": SimpleNamespace(lsn=0x30)}
+    ledger = SimpleNamespace(read=lambda: SimpleNamespace(rows=rows))
+    monkeypatch.setattr(left_out, "Ledger", lambda *_: ledger)
+    given: Any = SimpleNamespace(views=settings.views, delta_root="", delta=SimpleNamespace(storage_options={}))
+    proofs = unproved(given, {"live": ERROR})
+    assert [(proof.view, proof.sink, proof.lsn, proof.holds) for proof in proofs] == [
+        ("live", "delta", 0x30, False),
+        ("live", "cache", 0x30, False),
+    ]
+    assert proofs[0].problem == f"left out: {ERROR.message} (one of id, status)"
+    assert unproved(given, {}) == []
+
+
+def test_status_shows_it_as_stopped_and_not_as_loading(settings: Settings):
+    standings = [
+        ViewStanding("live", sink, lsn, None, None, stopped=trouble_of("live", ERROR))
+        for sink, lsn in (("delta", 0x30), ("cache", None))
+    ]
+    given = Settings.model_validate({"pipeline": "shop", "source": {"database": "d", "tables": ["public.*"]}})
+    report = Report(None, None, None, None, None, tuple(standings), ())
+    text = io.StringIO()
+    Console(file=text, width=200).print(status.screen(given, report, []))
+    assert text.getvalue().count("stopped") == 2
+    assert "loading" not in text.getvalue()
+    assert "one of id, status; or remove its file, and `afterimage drop live`" in text.getvalue()
+    told = status.as_dict(given, report, [])["views"]
+    assert [view["lsn"] for view in told] == ["0/30", None]
+    assert all("afterimage drop live" in view["stopped"]["remedy"] for view in told)
+
+
 def test_a_body_of_what_is_left_out_is_not_dropped(settings: Settings):
     assert "the LIMIT of top is cut from" in str(refusal(settings, "top__body", {}))
     assert refusal(settings, "none__body", {}) is None
     specs = cast(Any, {"top": SimpleNamespace(kind=None)})
     assert refusal(settings, "top__body", specs) is None, "the view has no body any more"
+
+
+class TestNamedViews:
+    """Those that a command names, while one is left out."""
+
+    @pytest.fixture(autouse=True)
+    def _declared(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def declare(_: Settings, __: Any, on_error: OnError) -> dict[str, Any]:
+            on_error("live", ERROR)
+            return {"top": "top", "other": "other"}
+
+        monkeypatch.setattr(views, "captured_tables", lambda _: {})
+        monkeypatch.setattr(views, "live_views", declare)
+
+    def _named(self, settings: Settings, names: list[str], left_out: OnError | None = None) -> list[Any]:
+        return [*views.live_named_views(settings, names, left_out)]
+
+    def test_the_others_are_there_and_it_is_told(self, settings: Settings):
+        told: dict[str, ConfigError] = {}
+        assert self._named(settings, [], told.__setitem__) == ["top", "other"]
+        assert self._named(settings, ["top", "live"], told.__setitem__) == ["top"]
+        assert told == {"live": ERROR}
+
+    def test_it_is_raised_where_nobody_is_told_and_it_is_wanted(self, settings: Settings):
+        assert self._named(settings, ["top"]) == ["top"]
+        for names in ([], ["top", "live"]):
+            with pytest.raises(ConfigError) as caught:
+                self._named(settings, names)
+            assert caught.value is ERROR
