@@ -157,13 +157,8 @@ def test_a_query_that_lost_a_column_is_left_out_alone(shop: Pipeline):
         shop.start_apply()
         require_left_out(shop)
         assert count(shop, "shares") == before
-
-        shop.apply.stop()
-        assert unequal(shop).keys() == LOST.keys(), "proved by a batch of its own, where no apply runs"
     finally:
         shop.admin.execute("ALTER TABLE order_items RENAME COLUMN pieces TO quantity")
-        if not shop.apply.alive:
-            shop.start_apply()
     wait_until(lambda: stopped(shop) == {}, what="them to be back", timeout_s=240)
     shop.catch_up()
     assert unequal(shop) == {}
@@ -182,7 +177,6 @@ def require_left_out(shop: Pipeline) -> None:
     assert "pieces" in remedies["shares"], "the columns that there are"
     assert all(f"afterimage drop {view}" in remedy for view, remedy in remedies.items())
     assert told["undeclared"] == []
-    assert "pieces" in shop.run("status").stdout
     said = [each for each in events(shop, 0) if each["event"] == "view left out"]
     assert any(each["view"] == "shares" and "pieces" in each["remedy"] for each in said), said
 
