@@ -88,7 +88,7 @@ VIEW_UNFIT_ROWS: Final = Gauge(
 )
 VIEW_STOPPED: Final = Gauge(
     "view_stopped",
-    "1 while a view over several tables stands behind the others, since its SQL fails or it reads one that does",
+    "1 while a view stands behind the others: its SQL fails, it reads one that does, or its file does not fit tables",
     ["view"],
     namespace=_P,
     registry=REGISTRY,

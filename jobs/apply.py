@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from cdc import metrics
 from cdc.changes import Trouble
-from cdc.errors import CdcError, ConfigError, TransientError
+from cdc.errors import CdcError, TransientError
 from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.progress import Progress
@@ -28,6 +28,7 @@ from jobs.control import Run as Running
 from jobs.dead_letters import DeadLetters
 from jobs.dropping import Dropper
 from jobs.ledger import Ledger
+from jobs.left_out import LeftOutViews
 from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
 from jobs.mend import SinkMender
 from jobs.pipeline import Pipeline, load_pipeline
@@ -88,6 +89,7 @@ class ApplyRun:
         self._pipeline: Pipeline | None = None
         self._dropper = Dropper(settings, self._ledger, control)
         self._vigil = Vigil(settings, self._ledger)
+        self._left_out = LeftOutViews(settings)
         self._vouching = Vouching(settings, control, self._ledger, self._lacking)
         self._rebuilds = Rebuilds(settings, spark, control, self._dead_letters, self._lacking)
         self._schemas, self._batch_s, self._waits = 0, 0.0, False
@@ -132,10 +134,10 @@ class ApplyRun:
         # In this order: schemas that are newer than the boundary are read again when the next one tells of them.
         self._schemas = self._await_first_boundary().schemas
         self._vigil.begin()
-        told = _left_out if self._refresher is not None else None
-        pipeline = load_pipeline(self._settings, told, as_filed=self._rebuilds.in_place)
+        pipeline = load_pipeline(self._settings, self._left_out.tell, as_filed=self._rebuilds.in_place)
         targets = {(target.view, target.sink) for target in pipeline.sinks}
         metrics.kept(targets)
+        self._left_out.loaded(pipeline)
         self._refresher, self._pipeline = Refresher(self._spark, pipeline), pipeline
         self._rebuilds.begin(self._refresher, pipeline)
         self._vouching.begin(self._refresher, pipeline)
@@ -304,11 +306,6 @@ class ApplyRun:
     def _queries(self) -> Refresher:
         assert self._refresher is not None
         return self._refresher
-
-
-def _left_out(error: ConfigError) -> None:
-    """A view that no longer fits its table stops alone."""
-    _log.error("view left out", code=error.code, reason=error.message)
 
 
 def _now_us() -> int:

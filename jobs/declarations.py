@@ -163,7 +163,7 @@ def _is_other(file: Source | None, text: str) -> bool:
 def _former(settings: Settings, tables: Tables, texts: Mapping[str, Source]) -> dict[str, ViewSpec]:
     """As they were declared; without those that today's tables, or this version, would refuse."""
     try:
-        return _specs(settings, tables, texts, lambda _: None)
+        return _specs(settings, tables, texts, lambda *_: None)
     except ConfigError:
         return {}
 

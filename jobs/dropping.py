@@ -29,8 +29,12 @@ def refusal(settings: Settings, view: str, specs: Mapping[str, ViewSpec]) -> str
     file = settings.views / f"{view}.sql"
     if is_name(view) and file.exists():
         return f"{view} is declared: remove {file} first"
-    if view in specs and specs[view].kind is not SpecKind.MIRROR:
-        return f"{view} is what the LIMIT of {view.removesuffix(SUFFIX)} is cut from: remove the file of that one first"
+    above = view.removesuffix(SUFFIX)
+    is_body = view.endswith(SUFFIX) and above not in specs and is_name(above)
+    if (view in specs and specs[view].kind is not SpecKind.MIRROR) or (
+        is_body and (settings.views / f"{above}.sql").exists()
+    ):
+        return f"{view} is what the LIMIT of {above} is cut from: remove the file of that one first"
     if view in specs:
         return f"{view} is a table that is captured: take it out of source.tables first"
     return None

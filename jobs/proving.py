@@ -285,5 +285,5 @@ def _of(live: Mapping[str, ViewSpec], proofs: Sequence[ViewProof]) -> list[ViewP
     return [proof for proof in proofs if (proof.view, proof.sink) in targets]
 
 
-def _left_out(error: ConfigError) -> None:
-    _log.warning("view not proved", code=error.code, reason=error.message)
+def _left_out(view: str, error: ConfigError) -> None:
+    _log.warning("view not proved", view=view, code=error.code, reason=error.message, remedy=error.hint)

@@ -41,7 +41,7 @@ def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:
 def _former(settings: Settings, name: str) -> ViewSpec | None:
     """What the view's rows follow, if that is not what its file says; nobody knows while its store is away."""
     try:
-        found = declarations(settings, captured_tables(settings), lambda _: None)
+        found = declarations(settings, captured_tables(settings), lambda *_: None)
     except CdcError:
         return None
     return found.live.get(name) if name in found.coming else None

@@ -15,10 +15,12 @@ from rich.table import Table
 
 from cdc.cli.screen import err, out
 from cdc.cli.views import live_named_views, views_to_come
+from cdc.errors import ConfigError
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.control import apply_owner, publish_proofs
 from jobs.declarations import declared_otherwise
+from jobs.left_out import unproved
 from jobs.prove import (
     ControlHolder,
     Extras,
@@ -82,14 +84,15 @@ def unproved_json(view: str) -> dict[str, Any]:
 
 def _proved(settings: Settings, names: Sequence[str], on_progress: OnProgress, wanted: Wanted) -> list[ViewProof]:
     """What views were declared as until their changed files' rows were shown meanwhile is proved by no rows."""
-    specs = live_named_views(settings, names)
-    proofs = prove_views(settings, specs, on_progress, wanted)
-    while other := declared_otherwise(specs, live_named_views(settings, names)):
+    left_out: dict[str, ConfigError] = {}
+    specs = live_named_views(settings, names, left_out.__setitem__)
+    proofs = prove_views(settings, specs, on_progress, wanted) if specs else []
+    while other := declared_otherwise(specs, live_named_views(settings, names, left_out.__setitem__)):
         changed = {spec.name for spec in other}
         proofs = [proof for proof in proofs if proof.view not in changed]
         proofs += prove_views(settings, other, on_progress, wanted)
         specs = other
-    return proofs
+    return proofs + unproved(settings, left_out)
 
 
 def prove_views(
@@ -151,8 +154,9 @@ def show(proofs: Sequence[ViewProof], found: Sequence[ViewProof] = (), to_come: 
     for view in to_come:
         out.print(f"[yellow]not proved yet[/]: {escape(view)}; `afterimage status` says how far it is", soft_wrap=True)
     held = sum(proof.holds for proof in proofs)
+    compared = [proof for proof in proofs if proof.problem is None]
     style = "green" if held == len(proofs) else "bold red"
-    out.print(f"[{style}]{held} of {len(proofs)} proved equal to Postgres {_where(proofs)}[/]")
+    out.print(f"[{style}]{held} of {len(proofs)} proved equal to Postgres {_where(compared)}[/]")
 
 
 def _where(proofs: Sequence[ViewProof]) -> str:

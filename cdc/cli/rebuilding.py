@@ -30,7 +30,8 @@ def run_rebuild(settings: Settings, names: Sequence[str], *, all_views: bool, pr
     """One after the other, what is read before what reads it; with `prove` nothing is shown that is not equal."""
     if bool(names) == all_views:
         raise ConfigError("which views?", "afterimage rebuild VIEW.., or afterimage rebuild --all")
-    specs = lowest_first(named_views(settings, names))
+    left_out: dict[str, ConfigError] = {}
+    specs = lowest_first(named_views(settings, names, left_out.__setitem__ if all_views else None))
     refused: list[CdcError] = []
     for spec in specs:
         started = time.monotonic()
@@ -44,11 +45,17 @@ def run_rebuild(settings: Settings, names: Sequence[str], *, all_views: bool, pr
         lsn = format_lsn(answer.lsn) if answer.lsn is not None else "the newest position"
         told = f"[green]rebuilt[/] {escape(spec.name)} at {lsn} in {time.monotonic() - started:.1f} s"
         err.print(told, soft_wrap=True)
+    for view, wrong in left_out.items():
+        told = (
+            f"[red]not rebuilt[/] {escape(view)}: {escape(wrong.message)}\n  [bold]remedy[/] {escape(wrong.hint or '')}"
+        )
+        err.print(told, soft_wrap=True)
     if refused:
         raise refused[0]
     # A topic has no rows beside those that readers see: it is compared afterwards.
     late = [spec.name for spec in specs if prove and any(option.name not in SINKS for option in spec.sinks)]
-    return run_prove(settings, late, Wanted()) if late else 0
+    differs = run_prove(settings, late, Wanted()) if late else 0
+    return int(bool(differs or left_out))
 
 
 def rebuild_view(settings: Settings, view: str, *, prove: bool = False) -> Answer:

@@ -18,9 +18,10 @@ from cdc.cli.proving import NOBODY_APPLIES, Wanted, prove_views, show, sinks_of,
 from cdc.cli.rebuilding import rebuild_view
 from cdc.cli.screen import err, out
 from cdc.cli.views import live_named_views, views_to_come
-from cdc.errors import CdcError
+from cdc.errors import CdcError, ConfigError
 from cdc.settings import Settings
 from jobs.control import ControlClient, Kind, State, apply_owner, publish_proofs
+from jobs.left_out import unproved
 from jobs.pipeline import lowest_first
 from jobs.prove import Extras, LocalHolder, Mended, OnProgress, Progress, ViewProof, prove
 from jobs.prove.holder import watch_apply
@@ -47,12 +48,14 @@ class Repaired:
 def run_repair(settings: Settings, names: Sequence[str], wanted: Wanted) -> int:
     """Prove, mend, prove again and show; 1 if anything still differs."""
     settings = wanted.settings(settings)
-    specs = live_named_views(settings, names)
+    left_out: dict[str, ConfigError] = {}
+    specs = live_named_views(settings, names, left_out.__setitem__)
     with watched() as on_progress:
-        known, repaired = _mended(settings, specs, on_progress, wanted)
+        known, repaired = _mended(settings, specs, on_progress, wanted) if specs else ([], [])
     differ = {each.now.view for each in repaired if _differs(each.now)}
     if stuck := [spec for spec in known if spec.name in differ]:
         repaired = _rebuilt(settings, stuck, repaired, wanted)
+    repaired += [Repaired(proof, proof) for proof in unproved(settings, left_out)]
     publish_proofs(settings, [proved(each.now) for each in repaired])
     to_come = [] if names else views_to_come(settings, [each.now.view for each in repaired])
     if wanted.as_json:

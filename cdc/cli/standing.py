@@ -24,10 +24,11 @@ from cdc.settings import Settings
 from cdc.slots import read_retention
 from jobs.batch import TABLE, Target
 from jobs.control import Proved, apply_owner
-from jobs.control.kept import Kept, Rebuilding, Unshown
+from jobs.control.kept import Declared, Kept, Rebuilding, Unshown
 from jobs.control.proved import kept_records, proofs_of
 from jobs.control.stopped import troubles_of
 from jobs.ledger import Ledger, LedgerState
+from jobs.left_out import is_left_out, sinks_of, trouble_of
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import folders, located
 from jobs.refresh.outcome import Outcome
@@ -117,7 +118,7 @@ class Observer:
         self._pipeline: Pipeline | None = None
         self._schemas = 0
         self._files: FolderState = ()
-        self._left_out: list[ConfigError] = []
+        self._wrong: dict[str, ConfigError] = {}
         self._undeclared: tuple[str, ...] = ()
 
     def close(self) -> None:
@@ -139,11 +140,11 @@ class Observer:
         if self._obstacle(source, progress) is not None:  # looked at at one time, so perhaps in the wrong order
             source, progress = _asked(self._source, problems), _asked(self._progress, problems)
             if (error := self._obstacle(source, progress)) is not None:
-                problems.append(f"{error.message} ({error.code})\n  {error.hint}")
+                problems.append(_problem(error))
         kept = asked.result() or []
         views = self._views(source, progress, troubles_of(kept), problems) if progress is not None else ()
         lag_bytes, lag_s = _lag(source, progress.lsn if progress else None, progress.source_ts_us if progress else None)
-        views = (*self._new_views(kept), *views)
+        views = (*self._new_views(kept), *self._left_out(kept, progress, problems), *views)
         problems += [
             f"the changed file of {each.view} is not shown: {each.message} ({each.code})\n  {each.remedy}"
             for each in kept
@@ -203,6 +204,24 @@ class Observer:
         found = obstacle(progress, slot if kept.active is not None else None) if not kept.active else None
         return found if found is not None and found.code != "SLOT_LOST" else None
 
+    def _left_out(self, kept: Sequence[Kept], progress: Progress | None, problems: list[str]) -> Iterator[ViewStanding]:
+        """Those that were live stand where they were; of what else is wrong with files, it is told alone."""
+        if not self._wrong or self._pipeline is None or progress is None:
+            return
+        known = {each.view for each in kept if isinstance(each, Declared)}
+        ledger = _asked(self._ledger.read, problems)
+        rows = ledger.rows if ledger is not None else {}
+        for view, error in self._wrong.items():
+            if view in self._pipeline.specs or not (view in known or view in rows):
+                problems.append(_problem(error))
+                continue
+            for sink in sinks_of(self._settings, view):
+                row = rows.get(view) if sink == TABLE else None
+                position = Position(row.lsn, row.source_ts_us, {}) if row is not None else None
+                yield replace(
+                    _view(Target(view, sink, ""), position, None, None, progress), stopped=trouble_of(view, error)
+                )
+
     def _views(
         self, source: SourceStanding | None, progress: Progress, alone: Mapping[str, Trouble], problems: list[str]
     ) -> tuple[ViewStanding, ...]:
@@ -211,18 +230,18 @@ class Observer:
         files = folder_state(self._settings.views)
         is_same = (self._schemas, self._files) == (progress.schemas, files)
         if self._pipeline is None or not is_same or self._pipeline.coming.groups:
-            self._left_out = []
-            self._pipeline = _asked(lambda: load_pipeline(self._settings, self._left_out.append), problems)
+            self._wrong = {}
+            self._pipeline = _asked(lambda: load_pipeline(self._settings, self._wrong.__setitem__), problems)
             self._schemas, self._files = progress.schemas, files
         if self._pipeline is None:
             return ()
-        problems += [f"{error.message} ({error.code})" for error in self._left_out]
         sinks = self._pipeline.sinks
         with ThreadPoolExecutor(8) as pool:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
         own = {target: found for target, (found, _) in asked.items()}
         ledger = _asked(self._ledger.read, problems)
-        self._undeclared = tuple(undeclared(folders(sinks.values()), ledger))
+        unread = undeclared(folders(sinks.values()), ledger)
+        self._undeclared = tuple(name for name in unread if not is_left_out(name, self._wrong))
         positions = located(sinks, own, ledger)
         tables = self._tables(sinks)
         return tuple(
@@ -251,8 +270,12 @@ def _asked(ask: Callable[[], T], problems: list[str]) -> T | None:
     try:
         return ask()
     except CdcError as error:
-        problems.append(f"{error.message} ({error.code})")
+        problems.append(_problem(error))
         return None
+
+
+def _problem(error: CdcError) -> str:
+    return f"{error.message} ({error.code})" + (f"\n  {error.hint}" if error.hint else "")
 
 
 def _position(ask: Callable[[], Position | None]) -> tuple[Position | None, str | None]:

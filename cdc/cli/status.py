@@ -171,7 +171,8 @@ def _views(report: Report) -> Table:
     for name, justify in columns.items():
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for view in report.views:
-        lsn = format_lsn(view.lsn) if view.lsn is not None else "[yellow]loading[/]"
+        loading = "[yellow]loading[/]" if view.stopped is None else ""
+        lsn = format_lsn(view.lsn) if view.lsn is not None else loading
         behind = size_text(view.lag_bytes) if view.lag_bytes is not None else escape(view.error or "")
         behind = "[yellow]stopped[/]" if view.stopped is not None and not heals(view.stopped) else behind
         proved = _proved(report.proofs.get((view.view, view.sink)))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cdc.cli.positions import parse_position
 from cdc.cli.screen import err, out
 from cdc.cli.standing import Observer, ViewStanding
 from cdc.cli.views import named_views
-from cdc.errors import OperatorError, TransientError
+from cdc.errors import ConfigError, OperatorError, TransientError
 from cdc.evolution import heals
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
@@ -26,14 +26,15 @@ _EVERY_S: Final = 0.1
 def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: float, as_json: bool) -> int:
     """Wait; a TransientError (exit 1) says which views are not there in time."""
     lsn = parse_position(text)
+    wrong: dict[str, ConfigError] = {}
     if names:
-        named_views(settings, names)
+        named_views(settings, names, wrong.__setitem__)
     observer = Observer(settings)
     ledger = Ledger(settings.delta_root, settings.delta.storage_options)
     began_s = time.monotonic()
     try:
         with err.status(f"waiting for {format_lsn(lsn)}"):
-            while behind := _behind(observer, ledger, lsn, names):
+            while behind := _behind(observer, ledger, lsn, names, wrong):
                 if time.monotonic() - began_s > timeout_s:
                     raise _too_late(lsn, behind, timeout_s)
                 time.sleep(_EVERY_S)
@@ -47,9 +48,13 @@ def run_wait(settings: Settings, text: str, names: Sequence[str], *, timeout_s: 
     return 0
 
 
-def _behind(observer: Observer, ledger: Ledger, lsn: int, names: Sequence[str]) -> list[ViewStanding]:
+def _behind(
+    observer: Observer, ledger: Ledger, lsn: int, names: Sequence[str], wrong: Mapping[str, ConfigError]
+) -> list[ViewStanding]:
     report = observer.look()
     views = [view for view in report.views if not names or view.view in names]
+    for name in wrong.keys() - {view.view for view in views}:
+        raise wrong[name]
     for view in views:
         if view.stopped is not None and not heals(view.stopped) and (view.lsn is None or view.lsn < lsn):
             raise OperatorError(

@@ -54,22 +54,28 @@ def with_bodies(texts: Mapping[str, Source], tables: Tables, on_error: OnError |
     for name in sorted(parts):
         if body_of(name) in texts:
             message = f"{texts[body_of(name)].name}: {body_of(name)} is what the LIMIT of the view {name} is cut from"
-            tell(ConfigError(message, "give the file another name", code=NAME), on_error)
+            tell(body_of(name), ConfigError(message, "give the file another name", code=NAME), on_error)
             del parts[name]
     split = {**texts, **{each: text for found in parts.values() for each, text in found.items()}}
     if not parts:
         return split
     whole, cut = _declared(texts, tables), _declared(split, tables)
     for name in parts:
-        # What is refused is so with a body as without.
-        if name in whole and not (name in cut and _is_kept(cut.get(body_of(name)))):
+        # What is refused is so with a body as without, and is said of the file then.
+        if name not in cut or (name in whole and not _is_kept(cut.get(body_of(name)))):
             split[name] = texts[name]
             del split[body_of(name)]
     return split
 
 
+def cut_text(name: str, source: Source) -> str:
+    """What the view says where LIMIT is cut from a body; without one, its own text."""
+    parts = _parts(name, source)
+    return source.text if parts is None else parts[name].text
+
+
 def _declared(texts: Mapping[str, Source], tables: Tables) -> dict[str, ViewSpec]:
-    return {spec.name: spec for spec in declare_views(texts, tables, lambda _: None)}
+    return {spec.name: spec for spec in declare_views(texts, tables, lambda *_: None)}
 
 
 def _is_kept(body: ViewSpec | None) -> bool:

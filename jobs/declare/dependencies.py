@@ -20,7 +20,7 @@ from jobs.identifiers import identifier
 CYCLE: Final = "VIEW_CYCLE"
 
 
-def in_order(texts: Mapping[str, Source], on_error: Callable[[ConfigError], None]) -> list[str]:
+def in_order(texts: Mapping[str, Source], on_error: Callable[[str, ConfigError], None]) -> list[str]:
     """The views, each after those that it reads; those that read each other are told, and left out."""
     graph = {name: _read(source) & set(texts) for name, source in sorted(texts.items())}
     while True:
@@ -28,7 +28,9 @@ def in_order(texts: Mapping[str, Source], on_error: Callable[[ConfigError], None
             return list(TopologicalSorter(graph).static_order())
         except CycleError as error:
             circle: list[str] = list(reversed(error.args[1]))
-            on_error(_circular(texts, circle))
+            found = _circular(texts, circle)
+            for name in sorted(set(circle)):
+                on_error(name, found)
             graph = {name: read - set(circle) for name, read in graph.items() if name not in circle}
 
 

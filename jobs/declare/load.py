@@ -25,7 +25,8 @@ from jobs.declare.source import Source
 from jobs.declare.view_name import check_name
 from sinks.spec import SinkOptions, ViewSpec
 
-OnError = Callable[[ConfigError], None]
+OnError = Callable[[str, ConfigError], None]
+"""Told which view is wrong, and what is."""
 Check = Callable[[SinkOptions, ViewSpec], object]
 
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
@@ -53,7 +54,7 @@ def view_texts(folder: Path, on_error: OnError | None = None) -> dict[str, Sourc
         try:
             texts[path.stem] = _text(path)
         except ConfigError as error:
-            tell(error, on_error)
+            tell(path.stem, error, on_error)
     return texts
 
 
@@ -72,26 +73,26 @@ def declare_views(
     specs: dict[str, ViewSpec] = {}
     known: dict[str, Relation] = {}
     patterns: dict[str, str] = {}
-    for name in in_order(texts, lambda error: tell(error, on_error)) if queries else texts:
+    for name in in_order(texts, lambda view, error: tell(view, error, on_error)) if queries else texts:
         try:
             found = _declared(name, texts, Relations(relations, known, frozenset(texts)), queries=queries)
             _check_options(texts[name], found.spec, patterns, check)
         except ConfigError as error:
-            tell(error, on_error)
+            tell(name, error, on_error)
         except _UNREADABLE as error:
             hint = "run the file in a Postgres console: it must work there as it is"
             message = f"{texts[name].name}: this cannot be read as a view ({type(error).__name__})"
-            tell(ConfigError(message, hint, code=SQL), on_error)
+            tell(name, ConfigError(message, hint, code=SQL), on_error)
         else:
             specs[name], known[name] = found.spec, found.relation
     return [specs[name] for name in sorted(specs)]
 
 
-def tell(error: ConfigError, on_error: OnError | None) -> None:
+def tell(view: str, error: ConfigError, on_error: OnError | None) -> None:
     """What is wrong with a view, to whoever asked for it; else it ends everything."""
     if on_error is None:
         raise error
-    on_error(error)
+    on_error(view, error)
 
 
 def _declared(name: str, texts: Mapping[str, Source], relations: Relations, *, queries: bool) -> DeclaredQuery:

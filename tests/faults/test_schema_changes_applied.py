@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from cdc.lsn import format_lsn
 from cdc.postgres import connect
 from cdc.schema_log import read_schemas
 from cdc.settings import Apply, Capture, Delta, Kafka, Settings
+from jobs.control import apply_owner
 from tests.support.capturing import insert_lsn
 from tests.support.processes import Command, run_command, write_config
 from tests.support.servers import Database
@@ -29,6 +31,8 @@ INSERT INTO public.{t} SELECT g, 'n' || g, g * 1.5 FROM generate_series(1, 50) g
 """
 VIEW = "-- sinks: delta\nSELECT id, name FROM public.other WHERE id > 10"
 BROKEN = "-- sinks: delta\nSELECT id, amount FROM public.followed"
+JOINED = "-- sinks: delta, kafka\nSELECT o.id, s.name FROM public.other o JOIN public.stuck s ON s.id = o.id"
+OTHERS = ("public.followed", "public.filled", "public.other", "some", "sums")
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Running:
     settings: Settings
     config: Path
     admin: Any
+    capture: Command
     apply: Command
 
     def run(self, *words: str) -> Any:
@@ -54,6 +59,45 @@ class Running:
 
     def stopped(self, name: str) -> bool:
         return read_schemas(self.settings.kafka, self.settings.pipeline)["public", name].stopped is not None
+
+    def insert(self, *names: str) -> None:
+        """A row more in each of these tables."""
+        for name in names:
+            self.admin.execute(f"INSERT INTO public.{name} (id, name) SELECT max(id) + 1, 'after' FROM public.{name}")
+
+    def count(self, view: str) -> int:
+        answer = self.run("query", f"SELECT count(*) AS n FROM {view}", "--format", "json")
+        assert answer.stdout, answer.stderr
+        return int(json.loads(answer.stdout)[0]["n"])
+
+    def exclude(self, *tables: str) -> None:
+        """Say so in the configuration, and start both again."""
+        self.apply.stop()
+        self.capture.stop()
+        source = self.settings.source.model_copy(update={"exclude": tables})
+        self.settings = self.settings.model_copy(update={"source": source})
+        write_config(self.settings, self.config.parent)
+        self.capture.start()
+        self.apply.start()
+        own = f"{socket.gethostname()}:{self.apply.process.pid}" if self.apply.process else ""
+        wait_until(lambda: apply_owner(self.settings) == own, what="apply at work", timeout_s=120)
+
+    def require_alone(self, codes: Mapping[str, str], remedies: Mapping[str, str]) -> dict[str, Any]:
+        """Others go on; status, wait and prove say of these views, and of no other, what is wrong and what to do."""
+        self.catch_up(*OTHERS)
+        status = self.run("status", "--json")
+        assert status.returncode == 1
+        told: dict[str, Any] = json.loads(status.stdout)
+        stopped = {view["view"]: view["stopped"] for view in told["views"] if view["stopped"] is not None}
+        assert {view: trouble["code"] for view, trouble in stopped.items()} == codes
+        assert {view for view, remedy in remedies.items() if remedy in stopped[view]["remedy"]} == remedies.keys()
+        waited = self.run("wait", format_lsn(insert_lsn(self.admin)))
+        assert waited.returncode == 3, waited.stderr
+        assert "will not get there" in waited.stderr
+        proofs = self.proofs()
+        assert {view for view, proof in proofs.items() if not proof["holds"]} == codes.keys()
+        assert all(proofs[view]["problem"] for view in codes)
+        return told
 
 
 @pytest.fixture
@@ -78,7 +122,7 @@ def running(pg_database: Database, pipeline_name: str, tmp_path: Path, kafka: An
             capture = Command(config, ("capture",), tmp_path / "capture.log").start()
             apply = Command(config, ("apply",), tmp_path / "apply.log").start()
             try:
-                yield Running(settings, config, admin, apply)
+                yield Running(settings, config, admin, capture, apply)
             finally:
                 apply.stop()
                 capture.stop()
@@ -106,6 +150,14 @@ def test_views_follow_or_stand_still_alone(running: Running) -> None:
     views = {view["view"]: view for view in json.loads(status.stdout)["views"]}
     assert views["public.stuck"]["stopped"]["code"] == "NO_KEY"
     assert views["public.other"]["stopped"] is None
+    sums = views["sums"]["stopped"]
+    assert sums["code"] == "VIEW_UNKNOWN_COLUMN"
+    assert "sums.sql:2:12" in sums["message"]
+    assert "extra" in sums["remedy"], "the columns that there are"
+    assert "`afterimage drop sums`" in sums["remedy"]
+    assert running.count("sums") == 50
+    (broken,) = running.proofs("sums").values()
+    assert "sums.sql:2:12" in broken["problem"]
     assert "TABLE_STOPPED" in running.run("wait", format_lsn(insert_lsn(admin))).stderr
     alone = running.run("query", "SELECT count(*) AS n FROM stuck", "--format", "json")
     assert json.loads(alone.stdout)
@@ -117,3 +169,41 @@ def test_views_follow_or_stand_still_alone(running: Running) -> None:
     wait_until(lambda: not running.stopped("stuck"), what="it to be read again")
     running.catch_up("public.stuck", "public.other")
     assert all(proof["holds"] for proof in running.proofs().values())
+
+
+@pytest.mark.timeout(900)
+def test_a_dropped_table_leaves_its_views_alone_until_it_is_made_again(running: Running) -> None:
+    admin = running.admin
+    (running.settings.views / "joined.sql").write_text(JOINED)
+    running.catch_up()
+    assert running.count("joined") == 50
+    admin.execute("DROP TABLE public.stuck")
+    wait_until(lambda: running.stopped("stuck"), what="the dropped table to stop")
+    running.insert("followed", "filled", "other")
+    dropped = dict.fromkeys(("public.stuck", "joined"), "TABLE_DROPPED")
+    running.require_alone(dropped, dict.fromkeys(dropped, "source.exclude"))
+    assert (running.count("stuck"), running.count("joined")) == (50, 50)
+
+    running.exclude("public.stuck")
+    running.insert("followed", "filled", "other")
+    wait_until(
+        lambda: ("public", "stuck") not in read_schemas(running.settings.kafka, running.settings.pipeline),
+        what="its schema record to go",
+    )
+    told = running.require_alone({"joined": "VIEW_UNKNOWN_TABLE"}, {"joined": "`afterimage drop joined`"})
+    assert told["undeclared"] == ["public.stuck"]
+    assert (running.count("stuck"), running.count("joined")) == (50, 50)
+
+    admin.execute(TABLE.format(t="stuck"))
+    admin.execute("DELETE FROM public.stuck WHERE id <= 20")
+    running.exclude()
+    fix(running.settings)
+    wait_until(
+        lambda: ("public", "stuck") in read_schemas(running.settings.kafka, running.settings.pipeline),
+        what="it to be captured again",
+        timeout_s=90,
+    )
+    running.catch_up()
+    assert all(proof["holds"] for proof in running.proofs().values())
+    assert running.count("joined") == 30
+    assert json.loads(running.run("status", "--json").stdout)["undeclared"] == []

@@ -11,6 +11,7 @@ import pytest
 from cdc.lsn import format_lsn
 from cdc.schema_log import read_schemas
 from tests.support.capturing import insert_lsn
+from tests.support.declared import events
 from tests.support.pipelines import Pipeline, Stores, fill, pipeline_on
 from tests.support.servers import PostgresServer
 from tests.support.wait import wait_until
@@ -144,24 +145,96 @@ def test_over_a_table_that_stopped_it_stays_alone_and_comes_back(shop: Pipeline)
     assert unequal(shop) == {}
 
 
+LOST = {"shares": "VIEW_UNKNOWN_COLUMN", "per_order": "VIEW_UNKNOWN_TABLE"}
+"""What a query that lost a column is left out for, and one that reads it."""
+
+
 def test_a_query_that_lost_a_column_is_left_out_alone(shop: Pipeline):
+    before = count(shop, "shares")
     shop.admin.execute("ALTER TABLE order_items RENAME COLUMN quantity TO pieces")
     shop.admin.execute("INSERT INTO order_items (line, order_id, product, pieces) VALUES (903, 1, 'p', 2)")
+    try:
+        require_left_out(shop)
+        assert count(shop, "shares") == before
 
-    waited = wait_for(shop, "public.order_items", "totals", "by_customer")
-    assert waited.returncode == 0, waited.stderr + shop.apply.text()[-3000:]
-    problems = " ".join(status(shop)["problems"])
-    assert "shares.sql" in problems
-    assert "per_order.sql" in problems
-    assert not [proof for proof in shop.prove("public.order_items", "totals", "by_customer") if not proof["holds"]]
-    assert shop.apply.alive
-
-    shop.admin.execute("ALTER TABLE order_items RENAME COLUMN pieces TO quantity")
-    wait_until(
-        lambda: "shares" in {view["view"] for view in status(shop)["views"]},
-        what="it to be back",
-        timeout_s=240,
-        poll_s=POLL_S,
-    )
+        shop.apply.kill()
+        shop.admin.execute("INSERT INTO order_items (line, order_id, product, pieces) VALUES (904, 1, 'p', 2)")
+        shop.start_apply()
+        require_left_out(shop)
+        assert count(shop, "shares") == before
+    finally:
+        shop.admin.execute("ALTER TABLE order_items RENAME COLUMN pieces TO quantity")
+    wait_until(lambda: stopped(shop) == {}, what="them to be back", timeout_s=240)
     shop.catch_up()
     assert unequal(shop) == {}
+    assert count(shop, "shares") == before + 2
+
+
+def require_left_out(shop: Pipeline) -> None:
+    """All others go on; what is wrong, and what to do, is said wherever somebody asks."""
+    waited = wait_for(shop, "public.order_items", "totals", "by_customer")
+    assert waited.returncode == 0, waited.stderr + shop.apply.text()[-3000:]
+    shown = shop.run("status", "--json")
+    told = json.loads(shown.stdout)
+    assert shown.returncode == 1
+    assert {view["view"]: view["stopped"]["code"] for view in told["views"] if view["stopped"]} == LOST
+    remedies = {view["view"]: view["stopped"]["remedy"] for view in told["views"] if view["stopped"]}
+    assert "pieces" in remedies["shares"], "the columns that there are"
+    assert all(f"afterimage drop {view}" in remedy for view, remedy in remedies.items())
+    assert told["undeclared"] == []
+    said = [each for each in events(shop, 0) if each["event"] == "view left out"]
+    assert any(each["view"] == "shares" and "pieces" in each["remedy"] for each in said), said
+
+    alone = wait_for(shop)
+    assert alone.returncode == 3
+    assert "will not get there" in alone.stderr
+    dropped = shop.run("drop", "shares")
+    assert "VIEW_DECLARED" in dropped.stderr
+    problems = unequal(shop)
+    assert problems.keys() == LOST.keys()
+    assert "shares.sql" in problems["shares"]
+    assert "pieces" in problems["shares"]
+    assert shop.apply.alive
+
+
+def test_all_others_are_rebuilt_and_repaired_beside_one_that_is_left_out(shop: Pipeline):
+    shop.admin.execute("ALTER TABLE order_items RENAME COLUMN quantity TO pieces")
+    shop.admin.execute("UPDATE order_items SET pieces = pieces + 1 WHERE line < 10")
+    try:
+        wait_until(lambda: stopped(shop) == LOST, what="them to be left out", timeout_s=60)
+        rebuilt = shop.run("rebuild", "--all", timeout_s=600)
+        assert rebuilt.returncode == 1, rebuilt.stderr
+        assert "not rebuilt shares" in rebuilt.stderr
+        for view in ("totals", "by_customer", "marked", "public.order_items"):
+            assert f"rebuilt {view} at" in rebuilt.stderr
+        repaired = shop.run("prove", "--repair", "--json")
+        assert repaired.returncode == 1, repaired.stderr
+        assert {proof["view"] for proof in json.loads(repaired.stdout) if not proof["holds"]} == LOST.keys()
+        named = shop.run("rebuild", "shares")
+        assert named.returncode == 2
+        assert "shares.sql" in named.stderr
+    finally:
+        shop.admin.execute("ALTER TABLE order_items RENAME COLUMN pieces TO quantity")
+    wait_until(lambda: stopped(shop) == {}, what="them to be back", timeout_s=240)
+    shop.catch_up()
+    assert unequal(shop) == {}
+
+
+def test_a_new_file_that_is_wrong_stops_a_start(shop: Pipeline):
+    wrong = shop.settings.views / "wrong.sql"
+    shop.apply.stop()
+    wrong.write_text("SELECT paid, count(*) AS orders, sum(amonut) AS amount FROM orders GROUP BY paid")
+    try:
+        started = shop.run("apply", "--once")
+        assert started.returncode == 2
+        assert "VIEW_UNKNOWN_COLUMN" in started.stderr
+        assert "wrong.sql" in started.stderr
+    finally:
+        wrong.unlink()
+        shop.start_apply()
+    shop.catch_up()
+
+
+def count(shop: Pipeline, view: str) -> int:
+    (row,) = json.loads(shop.run("query", "--format", "json", f"SELECT count(*) AS n FROM {view}").stdout)
+    return int(row["n"])

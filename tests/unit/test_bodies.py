@@ -115,6 +115,10 @@ def test_errors_stand_where_they_are_in_the_file(wrong: str, place: str):
     assert caught.value.message.startswith(f"{place}: ")
 
 
+def test_what_is_refused_is_one_view_as_its_file_has_it():
+    assert texts(TOP.replace("o.total) AS", "o.totl) AS")).keys() == {"top"}
+
+
 def test_a_files_name_may_not_be_a_bodys():
     with pytest.raises(ConfigError, match="top__body is what the LIMIT of the view top is cut from"):
         texts(TOP, top__body="SELECT id FROM orders")

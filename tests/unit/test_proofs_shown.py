@@ -77,7 +77,7 @@ class Repairs:
         self.refused: dict[str, CdcError] = {}
         self.specs = {"v": Spec("v", "t"), "w": Spec("w", "t"), "t": Spec("t")}
         asked = lambda names: [self.specs[name] for name in names or ("v", "w")]  # noqa: E731
-        monkeypatch.setattr(repairing, "live_named_views", lambda _, names: asked(names))
+        monkeypatch.setattr(repairing, "live_named_views", lambda _, names, *__: asked(names))
         monkeypatch.setattr(repairing, "apply_owner", lambda _: "somebody")
         monkeypatch.setattr(
             repairing, "publish_proofs", lambda _, proofs: self.asked.append(f"{len(list(proofs))} kept")

@@ -10,12 +10,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from cdc.cli import rebuilding
-from cdc.errors import OperatorError, TransientError
+from cdc.errors import ConfigError, OperatorError, TransientError
 from cdc.settings import Settings
 from jobs.batch import Target
 from jobs.control import Answer, ControlServer, Request, State
 from jobs.control import Kind as ControlKind
 from jobs.control.kept import Rebuilding
+from jobs.declare import OnError
+from jobs.declare.load import tell
 from jobs.pipeline import lowest_first
 from jobs.rebuild.loading import Loader
 from jobs.rebuild.run import RebuildRun
@@ -54,11 +56,15 @@ class TestTheCommand:
         self.asked: list[str] = []
         self.proved: list[str] = []
         self.refused = ""
-        monkeypatch.setattr(
-            rebuilding, "named_views", lambda _, names: [s for s in SPECS if not names or s.name in names]
-        )
+        self.wrong: dict[str, ConfigError] = {}
+        monkeypatch.setattr(rebuilding, "named_views", lambda _, names, left_out: self._named(names, left_out))
         monkeypatch.setattr(rebuilding, "rebuild_view", self._rebuild)
         monkeypatch.setattr(rebuilding, "run_prove", self._prove)
+
+    def _named(self, names: list[str], left_out: OnError | None) -> list[ViewSpec]:
+        for name, error in self.wrong.items():
+            tell(name, error, left_out)
+        return [each for each in SPECS if not names or each.name in names]
 
     def _prove(self, _: Any, names: list[str], __: Any) -> int:
         self.proved += names
@@ -75,6 +81,17 @@ class TestTheCommand:
         assert rebuilding.run_rebuild(settings, [], all_views=True, prove=True) == 0
         assert self.asked == [f"{name} True" for name in ORDER]
         assert self.proved == ["paid"]
+
+    def test_one_that_is_left_out_keeps_no_other_from_it_and_is_told(self, capsys: pytest.CaptureFixture[str]):
+        settings: Any = None
+        self.wrong = {"shares": ConfigError("shares.sql:2:8: items has no column price", "one of id, line")}
+        assert rebuilding.run_rebuild(settings, [], all_views=True, prove=False) == 1
+        assert self.asked == [f"{name} False" for name in ORDER]
+        told = capsys.readouterr().err
+        assert "not rebuilt shares: shares.sql:2:8" in told
+        assert "one of id, line" in told
+        with pytest.raises(ConfigError, match="price"):
+            rebuilding.run_rebuild(settings, ["shares"], all_views=False, prove=False)
 
     def test_one_that_is_refused_keeps_no_other_from_it(self):
         settings: Any = None
