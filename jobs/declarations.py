@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cdc.errors import ConfigError
 from cdc.lsn import format_lsn
@@ -81,12 +82,13 @@ def declarations(
     texts = {name: source.text for name, source in files.items() if name in filed}
     shown = {} if as_filed else declared_texts(settings)
     kept = {name: Source(files[name].name, text) for name, text in shown.items() if _is_other(files.get(name), text)}
-    new = set() if as_filed else _new(settings, _with_tables(filed), shown)
+    stands = partial(_stands, settings)
+    new = set() if as_filed else new_views(_with_tables(filed), shown, stands, lambda: _are_live(settings))
     if not kept and not new:
         return Declarations(_with_tables(filed), texts)
     known = _former(settings, tables, {**files, **kept})
     former = _with_tables({name: spec for name, spec in known.items() if spec.file is None or name in shown})
-    live, groups = chosen(_with_tables(filed), former, lambda spec: _stands(settings, spec), new)
+    live, groups = chosen(_with_tables(filed), former, stands, new)
     coming = {name: filed[name] for group in groups for name in group}
     read = {relation for spec in (*live.values(), *coming.values()) for relation in spec.relations}
     followed = {name: kept[name].text for name in kept if live.get(name) is former.get(name)}
@@ -104,10 +106,28 @@ def chosen(
 ) -> tuple[dict[str, ViewSpec], tuple[tuple[str, ...], ...]]:
     """What is live, and the groups that are coming; nothing has ever been shown of the `new` ones."""
     going = [group for group in groups_of(filed, former, new) if _goes_on(group, filed, former, stands)]
+    live = _beside(going, filed, former)
+    # Where changed views are replaced at once, new ones that read them need not be.
+    left = live.keys() & new
+    rest = {name: spec for name, spec in live.items() if name not in left}
+    apart = [group for group in groups_of(filed, rest, left) if group <= left]
+    going += [group for group in apart if _goes_on(group, filed, rest, stands)]
+    return _beside(going, filed, former), tuple(tuple(sorted(group)) for group in going if filed.keys() >= group)
+
+
+def _beside(going: Iterable[Collection[str]], filed: Specs, former: Specs) -> dict[str, ViewSpec]:
+    """What is live while these groups are coming."""
     is_former = {name for group in going for name in group}
     live = {name: spec for name, spec in filed.items() if name not in is_former}
-    live |= {name: former[name] for name in is_former if name in former}
-    return live, tuple(tuple(sorted(group)) for group in going if filed.keys() >= group)
+    return live | {name: former[name] for name in is_former if name in former}
+
+
+def new_views(
+    filed: Specs, shown: Collection[str], stands: Callable[[ViewSpec], bool], are_live: Callable[[], bool]
+) -> set[str]:
+    """Those of which nothing has been shown yet, while others are live."""
+    untold = [spec for name, spec in filed.items() if spec.kind is not Kind.MIRROR and name not in shown]
+    return {spec.name for spec in untold if not stands(spec)} if untold and are_live() else set()
 
 
 def groups_of(filed: Specs, former: Specs, new: Collection[str] = ()) -> list[frozenset[str]]:
@@ -140,12 +160,9 @@ def _goes_on(group: Collection[str], filed: Specs, former: Specs, stands: Callab
     return loads and is_unread and all(stands(former[name]) for name in group if name in former)
 
 
-def _new(settings: Settings, filed: Specs, shown: Collection[str]) -> set[str]:
-    """The views of which nothing has been shown yet, while others are live."""
-    untold = [spec for name, spec in filed.items() if spec.kind is not Kind.MIRROR and name not in shown]
-    if not untold or Ledger(settings.delta_root, settings.delta.storage_options).read() is None:
-        return set()
-    return {spec.name for spec in untold if not _stands(settings, spec)}
+def _are_live(settings: Settings) -> bool:
+    """Whether a batch has ended that loaded views."""
+    return Ledger(settings.delta_root, settings.delta.storage_options).read() is not None
 
 
 def _stands(settings: Settings, spec: ViewSpec) -> bool:

@@ -34,13 +34,14 @@ class Ask:
 class Rebuild:
     """A view that somebody wants anew; `loaded` says where its twins stood once they were loaded, and is None before.
 
-    They are not shown before they `may_swap`: they may have to be proved. `in_place`: batches can't go on meanwhile,
-    since the live rows are damaged, so a batch replaces these. Of a view that is declared otherwise now, or of several
-    that read each other, the twins are those of all that it `becomes`.
+    Once it `is_loading` nobody begins it. Twins are not shown before they `may_swap`: they may have to be proved.
+    `in_place`: batches can't go on meanwhile, since the live rows are damaged, so a batch replaces these. Of a view
+    that is declared otherwise now, or of several that read each other, the twins are those of all that it `becomes`.
     """
 
     view: str
     loaded: Mapping[Target, Position] | None = None
+    is_loading: bool = False
     may_swap: bool = True
     in_place: bool = False
     becomes: tuple[Target, ...] = ()
@@ -123,7 +124,6 @@ class _State:
     tried_lsn: int | None = None
     seen: frozenset[str] = frozenset()
     """The rebuilds that were asked for by the last batch."""
-    loading: str | None = None
     has_swapped: bool = False
     """Since the last record."""
 
@@ -140,8 +140,6 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
             continue
         request, wanted = next(iter(asked.rebuild.items()), (None, None))
         _join(state, wanted)
-        if state.loading not in asked.rebuild:
-            state.loading = None  # what has failed may be wanted again
         tasks = _tasks(state, asked, ceiling)
         if tasks:
             yield from _run(state, tasks)
@@ -168,10 +166,10 @@ def _brought_on(state: _State, asked: Asked, request: str, wanted: Rebuild) -> G
     assert asked.boundary is not None
     if wanted.in_place:
         return False
-    if wanted.loaded is None and state.loading != request:
-        state.loading = request
-        yield Load(request, wanted.view, asked.boundary)
-    elif wanted.loaded is not None and wanted.may_swap and _may_be_shown(state, wanted, asked.boundary):
+    if wanted.loaded is None:
+        if not wanted.is_loading:
+            yield Load(request, wanted.view, asked.boundary)
+    elif wanted.may_swap and _may_be_shown(state, wanted, asked.boundary):
         yield from _swap(state, asked, wanted)
         return wanted.view not in {target.view for target in state.stayed}
     return False

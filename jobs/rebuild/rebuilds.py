@@ -7,10 +7,8 @@ a session that ends leaves none; a change that can't be shown leaves the former 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -33,20 +31,15 @@ from jobs.rebuild.loading import Loader, Wanted
 from jobs.rebuild.run import RebuildRun
 from jobs.rebuild.showing import clear_beside, show
 from jobs.rebuild.twin_specs import twin_of
+from jobs.rebuild.unshown import Declared, UnshownChanges, declared
 from jobs.rebuild.wishes import Wish, wishes
+from jobs.refresh.failing import waiting
 from jobs.refresh.refresher import Refresher
 from jobs.twins import live_name, twin_name
 from jobs.unfit import LackingRows
 from sinks.protocol import Written
 
 _log = get(__name__)
-
-_AGAIN_S: Final = 60.0
-_AGAIN_TIMES: Final = 10
-"""What failed is loaded again after a while, the longer the longer a load takes: its rows may be others then."""
-
-_Declared = frozenset[tuple[str, str]]
-"""Views with the fingerprints of what they are declared as."""
 
 
 class Rebuilds:
@@ -70,10 +63,7 @@ class Rebuilds:
         self._live: Pipeline | None = None
         self._is_swept = False
         self._wishes: dict[str, Wish] = {}
-        self._unshown: dict[_Declared, str] = {}
-        """Changes that could not be shown, with the view that says so."""
-        self._again_s: dict[_Declared, float] = {}
-        """When they are tried again."""
+        self._unshown = UnshownChanges(control)
         self.in_place = False
         """Whether batches replace what is wanted, since they can't go on beside it."""
         self.has_changed = False
@@ -101,9 +91,7 @@ class Rebuilds:
                 if isinstance(record, Rebuilding | Unshown):
                     self._control.keep(Withdrawn(record.id))
             self._is_swept = True
-        still = {self._declared(group) for group in live.coming.groups}
-        for declared in [each for each in self._unshown if each not in still]:
-            self._withdraw(declared)
+        self._unshown.keep({declared(live.coming.specs[view] for view in group) for group in live.coming.groups})
 
     def clear(self) -> None:
         """Remove what a killed process has left beside."""
@@ -133,8 +121,6 @@ class Rebuilds:
         if run is not None and self._has_failed(run):
             self._wishes.pop(run.wish.id, None)
         elif run is not None and not run.takes(self._wishes.get(run.wish.id)):
-            # Where it begins again, the machine has to see first that it is gone.
-            self._wishes.pop(run.wish.id, None)
             self._give_up(run)
         if self.in_place:
             return {wish.id: Rebuild(wish.views[0], in_place=True) for wish in self._wishes.values()}
@@ -151,8 +137,12 @@ class Rebuilds:
         views = run.wish.views
         live = self._pipeline.renewed(views) if run.wish.is_change else self._pipeline
         specs = [live.specs[view] for view in views]
+        read = {name: spec.name for spec in specs for name in spec.relations if name not in views}
+        stopped = next((name for name in sorted(read) if name in queries.failing.troubles), None)
+        if stopped is not None:  # its rows are of another position, if there are any
+            self._fail(run.wish, waiting(read[stopped], stopped))
+            return
         queries.will_read(twin_of(spec, views) for spec in specs)
-        read = {name for spec in specs for name in spec.relations if name not in views}
         held = {name: queries.relations.held(name) for name in read}
         # Whoever asks for a rebuild wants it from offset zero.
         from_tables = run.wish.is_change and not run.wish.requests
@@ -186,7 +176,7 @@ class Rebuilds:
             if self._run is not None and self._run.wish.id == name:
                 self.end()
             if wish.is_change:
-                self._withdraw(self._declared(wish.views))
+                self._unshown.withdraw(self._declared(wish.views))
             _log.info("view rebuilt", view=", ".join(wish.views), lsn=format_lsn(lsn))
             for request in wish.requests:
                 self._control.answer(request.id, State.DONE, lsn=lsn)
@@ -204,24 +194,14 @@ class Rebuilds:
         views = {request.view for request in asked}
         for group in coming.groups:
             if views & {*group}:
-                self._withdraw(self._declared(group))
+                self._unshown.withdraw(self._declared(group))
             stops = boundary is not None and any(is_stopped(at, boundary) for at in coming.sinks if at.view in group)
-            if not self._waits(group) and not stops:
+            if not self._unshown.waits(self._declared(group)) and not stops:
                 found.append(group)
         return found
 
-    def _waits(self, group: tuple[str, ...]) -> bool:
-        """Whether it has failed, and it is too early for another load."""
-        return time.monotonic() < self._again_s.get(self._declared(group), 0.0)
-
-    def _declared(self, group: Iterable[str]) -> _Declared:
-        return frozenset((view, self._pipeline.coming.specs[view].fingerprint) for view in group)
-
-    def _withdraw(self, declared: _Declared) -> None:
-        self._again_s.pop(declared, None)
-        view = self._unshown.pop(declared, None)
-        if view is not None:
-            self._control.keep(Withdrawn(Unshown(view, 0, "", "", "").id))
+    def _declared(self, group: Iterable[str]) -> Declared:
+        return declared(self._pipeline.coming.specs[view] for view in group)
 
     def _may(self, request: Request, boundary: Progress | None) -> bool:
         view, live = request.view or "", self._pipeline
@@ -249,13 +229,8 @@ class Rebuilds:
         for request in wish.requests:
             self._control.answer(request.id, State.FAILED, message=f"{trouble.message}; {trouble.remedy}")
         if wish.is_change:
-            view, ts_ms = wish.views[0], time.time_ns() // 1_000_000
-            declared, seconds = self._declared(wish.views), self._run.seconds if self._run is not None else 0.0
-            self._unshown[declared] = view
-            self._again_s[declared] = time.monotonic() + _AGAIN_S + _AGAIN_TIMES * seconds
-            self._control.keep(Unshown(view, ts_ms, trouble.code, trouble.message, trouble.remedy))
-            said = {"code": trouble.code, "reason": trouble.message, "remedy": trouble.remedy}
-            _log.error("changed view not shown", view=", ".join(wish.views), **said)
+            seconds = self._run.seconds if self._run is not None else 0.0
+            self._unshown.tell(self._declared(wish.views), wish.views, trouble, seconds)
         if self._run is not None and self._run.wish.id == wish.id:
             self._give_up(self._run)
 
@@ -272,7 +247,7 @@ class Rebuilds:
     def _standing(self, run: RebuildRun) -> Rebuild:
         wanted = self._rebuild(run.wish)
         if run.loaded is None:
-            return wanted
+            return replace(wanted, is_loading=run.is_loading)
         if self._session.join(run.loaded.specs, run.loaded.sinks, run.loaded.positions):
             for twin, position in run.loaded.positions.items():
                 self._lacking.settle(twin, position.unfit)

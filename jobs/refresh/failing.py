@@ -56,10 +56,9 @@ class FailingViews:
     def wait(self, view: str, below: str) -> None:
         """It reads a view that stands behind."""
         self._read.pop(view, None)
-        message = f"view {view} waits for {below}, which stopped alone"
-        trouble = Trouble("VIEW_WAITS", message, f"it follows by itself once {below} does: see `afterimage status`")
+        trouble = waiting(view, below)
         if self._troubles.get(view) != trouble:
-            _log.warning("view waits", view=view, reason=message)
+            _log.warning("view waits", view=view, reason=trouble.message)
         self._take(view, trouble)
 
     def succeed(self, view: str) -> None:
@@ -77,3 +76,9 @@ class FailingViews:
     def _take(self, view: str, trouble: Trouble) -> None:
         self._troubles[view] = trouble
         metrics.VIEW_STOPPED.labels(view).set(1)
+
+
+def waiting(view: str, below: str) -> Trouble:
+    """Why a view that reads one that stands behind stands behind, or is not loaded."""
+    message = f"view {view} waits for {below}, which stopped alone"
+    return Trouble("VIEW_WAITS", message, f"it follows by itself once {below} does: see `afterimage status`")

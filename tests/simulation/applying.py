@@ -17,13 +17,13 @@ from jobs.control.records import Kind, Request
 from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
 from jobs.twins import is_twin
 from tests.simulation.broker import PROGRESS, Broker
-from tests.simulation.declaring import Declared, Files, Print, declared
+from tests.simulation.declaring import DECLARED, Declared, Files, Print, declared
 from tests.simulation.rebuilding import SimulatedRebuilds
 from tests.simulation.refreshing import SimulatedRefresher
 from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
 from tests.simulation.stores import Stores
 from tests.simulation.views import Range, ViewChanges, read_changes
-from tests.simulation.world import Steps, World
+from tests.simulation.world import Steps, World, require
 
 
 @dataclass(slots=True)
@@ -84,9 +84,9 @@ class ApplyProcess:
     def _drive(self) -> Steps:
         targets = self._captured(self._newest_boundary())
         self._files = dict(self._control.files.said)
-        self._declared = declared(targets, self._control.files, self._stands)
+        self._declared = declared(targets, self._control.files, self._stands, lambda: bool(self._stores.ledger))
         live = self._declared.live
-        sinks = {target: self._open(target, live[target.view]) for target in targets}
+        sinks = {target: self._open(target, live[target.view]) for target in targets if target.view in live}
         self._refresher = SimulatedRefresher(self._world, sinks, live)
         self._ledger_at = None
         machine = self._machine()
@@ -132,7 +132,7 @@ class ApplyProcess:
         step: Step = next_step(self._control.requests, lsn or 0)
         self._world.saw("apply may:", type(step).__name__)
         boundary = self._newest_boundary()
-        if len(self._captured(boundary)) > sum(not is_twin(target) for target in self._sinks):
+        if len(self._captured(boundary)) > len(self._declared.targets):
             raise TransientError("a table has come")
         if self._files != self._control.files.said:
             raise TransientError("a file has changed")
@@ -169,6 +169,7 @@ class ApplyProcess:
     def _run(self, tasks: list[Task]) -> Steps:
         """Stage by stage; the targets of queries that failed, and of what depends on them."""
         self._world.note("apply runs", *[(t.target.view, t.target.sink, t.mode.value, t.position.lsn) for t in tasks])
+        self._require_beside(tasks)
         stayed: set[Target] = set()
         try:
             for stage in stages(tasks):
@@ -225,6 +226,15 @@ class ApplyProcess:
             yield from sink.advance(task.position)
         return [task.target]
 
+    def _require_beside(self, tasks: list[Task]) -> None:
+        """Nobody waits for a view that is new."""
+        replaced = {task.target.view for task in tasks if task.mode is Mode.REPLACE and not is_twin(task.target)}
+        require(not any(map(self._is_new, replaced)), "all views wait for one that is new", replaced)
+
+    def _is_new(self, view: str) -> bool:
+        """Whether nothing of the view has ever been shown, while others are live."""
+        return bool(self._stores.ledger) and view in DECLARED and view not in self._stores.known
+
     def _read(self, task: Task) -> ViewChanges:
         wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
         return read_changes(self._broker, task.target, self._refresher.declared[task.target.view], wanted)
@@ -239,12 +249,14 @@ class ApplyProcess:
         }
         if self._ledger_at is not None and self._ledger_at != len(stores.ledger):
             raise TransientError("another process wrote the ledger")
+        if not stores.ledger:
+            stores.known |= {target.view for target in self._sinks}
         stores.commit_ledger(rows)
         self._ledger_at = len(stores.ledger)
         files, texts = self._control.files, self._declared.texts | self._rebuilds.changed
-        if files.kept not in (None, texts):
+        if not texts.items() <= files.kept.items():
             yield "ledger written"
-        files.kept = texts
+        files.kept |= texts
         self._rebuilds.answer(effect.rebuilt)
         if self._rebuilds.changed:
             raise TransientError("views are declared otherwise")

@@ -1,7 +1,7 @@
-"""View files that somebody edits: each view has two declarations, and its file says one of them.
+"""View files that somebody edits or adds: each view has two declarations, and its file says one of them.
 
 In: what files say, what is kept of live views, what sinks hold. Out: live and coming declarations, chosen by the real
-rules (jobs.declarations.chosen). A declaration is told from others by its print: its own variant, and those below.
+rules (jobs.declarations). A declaration is told from others by its print: its own variant, and those below.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from jobs.batch import Target
-from jobs.declarations import chosen
+from jobs.declarations import chosen, new_views
 from sinks.spec import Kind, SinkOptions, ViewSpec
 from tests.simulation.queries import RELATIONS
 
 Print = tuple[int, ...]
 EDITABLE: Final = ("known", "stock", "pieces", "rich")
+DECLARED: Final = (*EDITABLE, "few", "most", "best")
+"""All that files declare, those that come later as well; others are mirrors."""
 
 
 @dataclass(slots=True)
@@ -24,7 +26,13 @@ class Files:
     """The folder of the views, and the texts that apply has kept; nothing before the first batch."""
 
     said: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, int] | None = None
+    kept: dict[str, int] = field(default_factory=dict)
+    added: list[str] = field(default_factory=list)
+
+    def add(self, view: str) -> None:
+        """A new file."""
+        self.added.append(view)
+        self.said[view] = 0
 
     def edit(self, view: str) -> None:
         """The other declaration."""
@@ -33,8 +41,9 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """By view; `texts` are to be kept once a batch is recorded."""
+    """By view; `texts` are to be kept once a batch is recorded. `targets` are those of all views that there are."""
 
+    targets: tuple[Target, ...]
     live: Mapping[str, Print]
     coming: Mapping[str, Print]
     groups: tuple[tuple[str, ...], ...]
@@ -43,26 +52,30 @@ class Declared:
 
 def print_of(view: str, said: Mapping[str, int]) -> Print:
     """What the view is declared as."""
-    below = (print_of(name, said) for name in RELATIONS.get(view, ()) if name in EDITABLE)
+    below = (print_of(name, said) for name in RELATIONS.get(view, ()) if name in DECLARED)
     return said.get(view, 0), *(each for one in below for each in one)
 
 
-def declared(targets: Iterable[Target], files: Files, stands: Callable[[Target, Print], bool]) -> Declared:
+def declared(
+    targets: Iterable[Target], files: Files, stands: Callable[[Target, Print], bool], are_live: Callable[[], bool]
+) -> Declared:
     """What a new session finds."""
-    targets = list(targets)
-    kept = files.said if files.kept is None else files.kept
-    filed, former = _specs(targets, files.said), _specs(targets, kept)
+    targets, kept = tuple(targets), files.kept
+    filed = _specs(targets, files.said)
+    former = _specs([at for at in targets if at.view not in DECLARED or at.view in kept], kept)
     leading = {
         target.view: target for target in sorted(targets, key=lambda each: (each.sink != "delta", each.sink))[::-1]
     }
-    live, groups = chosen(filed, former, lambda spec: stands(leading[spec.name], print_of(spec.name, kept)))
-    follow = {name: kept if live[name] is former[name] else files.said for name in live}
+    new = new_views(filed, kept, lambda spec: stands(leading[spec.name], print_of(spec.name, files.said)), are_live)
+    live, groups = chosen(filed, former, lambda spec: stands(leading[spec.name], print_of(spec.name, kept)), new)
+    follow = {name: kept if live[name] is former.get(name) else files.said for name in live}
     coming = {name: print_of(name, files.said) for group in groups for name in group}
     return Declared(
+        targets,
         {name: print_of(name, said) for name, said in follow.items()},
         coming,
         groups,
-        {name: said.get(name, 0) for name, said in follow.items()},
+        {name: said.get(name, 0) for name, said in follow.items() if name in DECLARED},
     )
 
 
@@ -75,6 +88,6 @@ def _specs(targets: Iterable[Target], said: Mapping[str, int]) -> dict[str, View
 
 def _spec(view: str, sinks: tuple[SinkOptions, ...], said: Mapping[str, int]) -> ViewSpec:
     relations = RELATIONS.get(view, ())
-    kind = Kind.QUERY if relations else Kind.ROWWISE
+    kind = Kind.QUERY if relations else Kind.ROWWISE if view in DECLARED else Kind.MIRROR
     fingerprint = repr(print_of(view, said))
     return ViewSpec(view, kind, "", "", ("id",), (), (), "", "", sinks, fingerprint, relations=relations)

@@ -1,4 +1,4 @@
-"""The rules of rebuilds beside the live views, and of views whose files change, broken."""
+"""The rules of rebuilds beside the live views, and of views whose files change or are new, broken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 import jobs.declarations
 import jobs.machine
 import jobs.twins
-from tests.simulation import rebuilding, sinks
+from tests.simulation import applying, declaring, rebuilding, sinks
 from tests.simulation.mutants import broken
 
 REBUILDS: Final = (
@@ -82,5 +82,52 @@ CHANGES: Final = (
         "(self._declared.coming if wish.is_change else {})",
         "{}",
         declaration_edited=0.5,
+    ),
+)
+
+NEW_VIEWS: Final = (
+    broken(
+        "load a new view beside those that are live",
+        declaring,
+        "new_views",
+        "untold and are_live()",
+        "False",
+        view_added=0.3,
+    ),
+    broken(
+        "load a new view beside although what it reads is replaced",
+        declaring,
+        "chosen",
+        "left = live.keys() & new",
+        "left = set()",
+        view_added=0.5,
+        declaration_edited=0.5,
+        store_lost=0.1,
+    ),
+    broken(
+        "keep the text of what is shown",
+        applying,
+        "declared",
+        "for name, said in follow.items() if name in DECLARED",
+        "for name, said in {**dict.fromkeys(coming, files.said), **follow}.items() if name in DECLARED",
+        view_added=0.5,
+    ),
+    broken(
+        "load no view that reads one which stopped alone",
+        rebuilding.SimulatedRebuilds,
+        "load",
+        "if read & self._refresher.failing:",
+        "if False:",
+        view_added=0.5,
+    ),
+    broken(
+        "look at what was left where a new view is shown",
+        rebuilding.SimulatedRebuilds,
+        "swap",
+        "sinks[target].position()",
+        "pass",
+        view_added=0.5,
+        declaration_edited=0.5,
+        apply_killed=0.05,
     ),
 )

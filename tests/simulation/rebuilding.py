@@ -1,7 +1,8 @@
 """A model of jobs/rebuild: a view's twin loaded beside, brought along by batches, swapped in every sink.
 
 In: requests, the machine's Load and Swap. Out: Rebuild values, rows in sinks, in steps. Keeps to jobs.rebuild.rebuilds,
-loading and from_topics: a load reads topics alone and goes on between batches; a swap is one step in each sink.
+loading, from_tables and from_topics: a load goes on between batches, and reads topics alone where somebody asks for
+that; a swap is one step in each sink.
 """
 
 from __future__ import annotations
@@ -52,13 +53,18 @@ class SimulatedRebuilds:
         self._wishes: dict[str, Wish] = {}
         self._unshown: set[tuple[str, ...]] = set()
         self._loading: tuple[Wish, Steps] | None = None
+        self._from_tables = False
         self._loaded: tuple[Wish, Mapping[Target, Position]] | None = None
         self._may_swap = False
         self.changed: dict[str, int] = {}
         """What views are declared as since they were shown."""
-        for target, sink in refresher.sinks.items():
-            if not is_twin(target):
-                sink.clear()
+        self._coming = {
+            target: open_sink(world, stores, target, declared.coming[target.view])
+            for target in declared.targets
+            if target.view in declared.coming
+        }
+        for sink in (*self._coming.values(), *refresher.sinks.values()):
+            sink.clear()
 
     def wanted(self, boundary: Progress | None) -> dict[str, Rebuild]:
         """In the order of asking; a load goes on for some steps. Over a stopped table there is none."""
@@ -80,15 +86,23 @@ class SimulatedRebuilds:
             self._may_swap = self._may_swap or self._world.chance(0.5) or self._world.healed
             wanted = replace(known.pop(wish.id), loaded=positions, may_swap=self._may_swap)
             return {wish.id: wanted} | known
-        under_way = self._loading
-        return known if under_way is None else {under_way[0].id: known.pop(under_way[0].id)} | known
+        if self._loading is None:
+            return known
+        wish, _ = self._loading
+        return {wish.id: replace(known.pop(wish.id), is_loading=True)} | known
 
     def load(self, effect: Load) -> None:
         """Begin."""
         wish = self._wishes[effect.request]
         self._world.saw("change loads" if wish.is_change else "rebuild loads")
         self._may_swap = False
-        held = {name: self._refresher.held(name) for view in wish.views for name in RELATIONS.get(view, ())}
+        read = {name for view in wish.views for name in RELATIONS.get(view, ()) if name not in wish.views}
+        if read & self._refresher.failing:
+            self._world.saw("change waits")
+            self._fail(wish)
+            return
+        held = {name: self._refresher.held(name) for name in read}
+        self._from_tables = wish.is_change and not wish.requests
         self._loading = wish, self._load(effect, wish, held)
 
     def swap(self, effect: Swap) -> Steps:
@@ -99,18 +113,22 @@ class SimulatedRebuilds:
             position = self._position(effect, target, twin)
             yield "before swap"
             if wish.is_change:
-                former, declared = sinks[target], self._declared.coming[target.view]
-                sinks[target] = open_sink(self._world, self._stores, target, declared)
-                self._refresher.renew(target, sinks[target])
+                former = sinks.get(target)
+                self._refresher.renew(target, self._coming[target])
+                if former is None:
+                    sinks[target].position()  # nobody has looked yet at what may have been left there
                 yield from sinks[target].supersede(former, sinks[twin], position)
-                self._world.saw("changed:", target.sink, "query" if target.is_derived else "row-wise")
+                what = "changed:" if former is not None else "new:"
+                self._world.saw(what, target.sink, "query" if target.is_derived else "row-wise")
             else:
                 yield from sinks[target].adopt(sinks[twin], position)
                 self._world.saw("swapped:", target.sink, "query" if target.is_derived else "row-wise")
             self._refresher.swapped(target, position)
             yield "sink swapped"
         if wish.is_change:
-            self._world.saw("changed group" if len(wish.views) > 1 else "changed view")
+            new = {*wish.views} - self._declared.live.keys()
+            what = "new" if len(new) == len(wish.views) else "new and changed" if new else "changed"
+            self._world.saw(what, "group" if len(wish.views) > 1 else "view")
             self.changed = {view: self._declared.coming[view][0] for view in wish.views}
         self._drop(wish)
 
@@ -137,11 +155,11 @@ class SimulatedRebuilds:
         self._wishes.pop(wish.id, None)
 
     def _is_stopped(self, views: Iterable[str], boundary: Progress | None) -> bool:
-        targets = [target for target in self._refresher.sinks if target.view in views]
+        targets = [target for target in self._declared.targets if target.view in views]
         return boundary is not None and any(is_stopped(target, boundary) for target in targets)
 
     def _rebuild(self, wish: Wish) -> Rebuild:
-        becomes = tuple(target for target in self._refresher.sinks if target.view in wish.views)
+        becomes = tuple(target for target in self._coming if target.view in wish.views)
         return Rebuild(wish.views[0], becomes=becomes if wish.is_change else ())
 
     def _position(self, effect: Swap, target: Target, twin: Target) -> Position:
@@ -159,9 +177,12 @@ class SimulatedRebuilds:
         return replace(position, offsets=shown)
 
     def _forget(self) -> None:
-        """What nobody waits for."""
+        """What nobody waits for, and what somebody wants from offset zero that began with tables."""
         for under_way in (self._loading, self._loaded):
-            if under_way is not None and under_way[0].id not in self._wishes:
+            if under_way is None:
+                continue
+            wish = self._wishes.get(under_way[0].id)
+            if wish is None or (self._from_tables and wish.requests):
                 self._loading = self._loaded = None
                 for view in {target.view for target in self._refresher.sinks if is_twin(target)}:
                     self._refresher.leave(view)
@@ -186,7 +207,7 @@ class SimulatedRebuilds:
     def _load(self, effect: Load, wish: Wish, held: Mapping[str, Held]) -> Steps:
         refresher, boundary = self._refresher, effect.boundary
         declared = {**self._declared.live, **(self._declared.coming if wish.is_change else {})}
-        twins = twins_of(refresher.sinks, *wish.views)
+        twins = twins_of(self._declared.targets, *wish.views)
         sinks = {
             twin: open_twin(self._world, self._stores, live, twin, declared[live.view]) for live, twin in twins.items()
         }
@@ -196,9 +217,17 @@ class SimulatedRebuilds:
             yield "load begins"
             if twin.is_derived:
                 at = Position(boundary.lsn, boundary.source_ts_us, {})
+                rows: Mapping[str, Values]
                 if twin.sink == TABLE:
-                    rows = yield from self._answer(live_name(twin.view), declared, effect, twin.below)
                     known = {name: tables[name].held() if name in tables else held[name] for name in twin.reads}
+                    if self._from_tables:
+                        read = {name: tables.get(name) or refresher.table(name) for name in twin.reads}
+                        found = {live_name(name): table.rows_at(known[name]) for name, table in read.items()}
+                        rows = computed(live_name(twin.view), declared[live_name(twin.view)][0], found)
+                        self._world.saw("read from tables")
+                    else:
+                        rows = yield from self._answer(live_name(twin.view), declared, effect, twin.below)
+                        self._world.saw("read from topics")
                     positions[twin] = replace(at, offsets=noted(known))
                 else:
                     table = tables[twin.view]

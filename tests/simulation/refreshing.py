@@ -54,8 +54,12 @@ class SimulatedRefresher:
         known = self._positions.get(target)
         return replace(position, offsets=known.offsets) if target.is_derived and known is not None else position
 
+    def table(self, name: str) -> DeltaSink:
+        """A relation's table."""
+        return self._tables[name]
+
     def held(self, name: str) -> Held:
-        """What a relation's table holds now."""
+        """What it holds now."""
         return self._tables[name].held()
 
     def join(

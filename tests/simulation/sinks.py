@@ -58,10 +58,10 @@ class DeltaSink:
     def position(self) -> Position | None:
         """The newest commit's position, or the ledger's if it names that very version."""
         latest = self._latest()
-        self._turn = latest.turn if latest is not None else 0
+        self._generation, self._turn = (latest.generation, latest.turn) if latest is not None else (0, 0)
         if latest is None or latest.position is None or latest.declared != self._declared:
             return None
-        self.version, self._generation = latest.number, latest.generation
+        self.version = latest.number
         row = self._stores.ledger[-1].get(self._target) if self._stores.ledger else None
         return row.position if row is not None and row.version == latest.number else latest.position
 
@@ -100,10 +100,9 @@ class DeltaSink:
         yield from self._commit(self._latest(), rows, self._generation, position)
 
     def supersede(self, former: Any, loaded: Any, position: Position) -> Steps:
-        """The same in a new generation, over what the former declaration's sink knows."""
+        """The same in a new generation, over what the former declaration's sink knows, or nobody."""
         yield "before adoption"
-        former.held()
-        self._turn, generation = former._turn, self._stores.next_generation()
+        self._turn, generation = (former or self).turn_as_left(), self._stores.next_generation()
         rows = loaded.rows_at(loaded.held())
         yield "files moved"
         yield from self._commit(self._latest(), rows, generation, position)
@@ -119,6 +118,13 @@ class DeltaSink:
         if latest is None or (latest.generation, latest.turn) != (self._generation, self._turn):
             raise TransientError("another process has written the table, or it is gone")
         return Held(latest.number, latest.generation, latest.turn)
+
+    def turn_as_left(self) -> int:
+        """The table's, of whatever declaration, if it still is what this process located or wrote."""
+        latest = self._latest()
+        if (self._generation, self._turn) != ((latest.generation, latest.turn) if latest is not None else (0, 0)):
+            raise TransientError("another process has written the table")
+        return self._turn
 
     def rows_at(self, held: Held) -> Rows:
         """The rows of a version."""
@@ -202,8 +208,8 @@ class VersionedSink:
         yield from self.supersede(self, loaded, position)
 
     def supersede(self, former: Any, loaded: Any, position: Position) -> Steps:
-        """The same over what the former declaration's sink knows."""
-        former._require()
+        """The same over what the former declaration's sink knows, or nobody."""
+        (former or self).require_as_left()
         yield "before switch"
         if not self._stores.switch(self._target, loaded.generation, position, self._declared):
             raise TransientError("the store was emptied meanwhile")
@@ -233,6 +239,12 @@ class VersionedSink:
         if generation is None or standing is None or (self._store.live, self._store.standing) != self._known:
             raise TransientError("the rows went away")
         return generation, standing
+
+    def require_as_left(self) -> None:
+        """What is stored of this declaration, if anything, is what this process located or wrote."""
+        store = self._store
+        if self._known != ((store.live, store.standing) if store.declared == self._declared else (None, None)):
+            raise TransientError("another process has written the store")
 
     def _put_all(self, generation: int, changes: Changes) -> Steps:
         rng, world = self._world.rng, self._world

@@ -104,6 +104,17 @@ def test_a_new_view_that_live_rows_are_computed_from_is_loaded_at_once():
     assert groups == ()
 
 
+def test_a_new_view_is_coming_even_where_what_it_reads_is_replaced_at_once():
+    """The rows of the changed view were lost, or it was shown before apply was killed."""
+    filed = specs(orders="1", below="2", above="2", beside="1")
+    filed |= {"new": spec("new", "1", reads=("below",)), "newer": spec("newer", "1", reads=("new", "above"))}
+
+    live, groups = chosen(filed, FORMER, lambda each: each.name != "below", {"new", "newer"})
+
+    assert prints(live) == {"orders": "1", "below": "2", "above": "2", "beside": "1"}
+    assert groups == (("new", "newer"),)
+
+
 def test_a_new_view_that_has_nothing_beside_is_loaded_at_once():
     filed = FORMER | {"new": spec("new", "1", sinks=("kafka",))}
 

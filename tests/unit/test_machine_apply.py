@@ -143,7 +143,7 @@ class TestRebuilds:
         assert load == Load("r1", "orders", boundary(30))
         assert record == Record({MIRROR: at(30), INDEX: at(30)}, {})
         assert machine.send(None) == Ask(30)
-        assert machine.send(asked(30, r1=Rebuild("orders"))) == Ask(30)
+        assert machine.send(asked(30, r1=Rebuild("orders", is_loading=True))) == Ask(30)
 
     def test_what_has_failed_is_loaded_again_once_it_is_wanted_again(self):
         machine = self.machine()
@@ -151,8 +151,7 @@ class TestRebuilds:
         machine.send(None)
         machine.send(None)
 
-        assert machine.send(asked(20, r1=Rebuild("orders"))) == Ask(20)
-        assert machine.send(asked(20)) == Ask(20)
+        assert machine.send(asked(20, r1=Rebuild("orders", is_loading=True))) == Ask(20)
         assert machine.send(asked(20, r1=Rebuild("orders"))) == load
 
     def test_it_is_not_loaded_short_of_the_boundary(self):
