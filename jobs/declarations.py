@@ -21,6 +21,7 @@ from jobs.control.declared import declared_texts
 from jobs.declare import OnError, declare_views, mirror_spec, view_texts, with_bodies
 from jobs.declare.source import Source
 from jobs.ledger import Ledger
+from jobs.other_sinks import with_other_sinks
 from jobs.tables import TableInfo
 from jobs.twins import SINKS
 from sinks.history.columns import HISTORY
@@ -36,7 +37,7 @@ class Declarations:
     """Mirrors and declared views, by name; `texts` are the files of the live ones, to the letter.
 
     `groups` are the views whose file's declaration is `coming`, those that read each other together. New ones among
-    them are not live yet.
+    them are not live yet. Where only sinks are coming, the view is live with the others.
     """
 
     live: Specs
@@ -66,9 +67,13 @@ def live_views(settings: Settings, tables: Tables, on_error: OnError | None = No
 
 
 def declared_otherwise(proved: Iterable[ViewSpec], now: Iterable[ViewSpec]) -> list[ViewSpec]:
-    """Those whose rows follow another declaration by now."""
-    known = {spec.name: spec.fingerprint for spec in proved}
-    return [spec for spec in now if known.get(spec.name, spec.fingerprint) != spec.fingerprint]
+    """Those whose rows follow another declaration by now, or are kept elsewhere."""
+    known = {spec.name: _kept_as(spec) for spec in proved}
+    return [spec for spec in now if known.get(spec.name, _kept_as(spec)) != _kept_as(spec)]
+
+
+def _kept_as(spec: ViewSpec) -> tuple[str, dict[str, SinkOptions]]:
+    return spec.fingerprint, {option.name: option for option in spec.sinks}
 
 
 def declarations(
@@ -89,9 +94,12 @@ def declarations(
     known = _former(settings, tables, {**files, **kept})
     former = _with_tables({name: spec for name, spec in known.items() if spec.file is None or name in shown})
     live, groups = chosen(_with_tables(filed), former, stands, new)
+    told = {name: former[name] for name in kept if name in former}
+    others = with_other_sinks(live, told, lambda spec, option: _holds(settings, spec, option))
+    live, groups = live | others, (*groups, *((name,) for name in others))
     coming = {name: filed[name] for group in groups for name in group}
     read = {relation for spec in (*live.values(), *coming.values()) for relation in spec.relations}
-    followed = {name: kept[name].text for name in kept if live.get(name) is former.get(name)}
+    followed = {name: kept[name].text for name in kept if name in others or live.get(name) is former.get(name)}
     return Declarations(
         _with_tables(live, read),
         {name: text for name, text in {**texts, **followed}.items() if name in live},
@@ -170,7 +178,12 @@ def _stands(settings: Settings, spec: ViewSpec) -> bool:
     found = sorted(
         (each for each in spec.sinks if each.name in SINKS), key=lambda each: (each.name != TABLE, each.name)
     )
-    return bool(found) and make_sink(found[0], spec, settings).position() is not None
+    return bool(found) and _holds(settings, spec, found[0])
+
+
+def _holds(settings: Settings, spec: ViewSpec, option: SinkOptions) -> bool:
+    """Whether this sink of the view holds rows of this declaration."""
+    return make_sink(option, spec, settings).position() is not None
 
 
 def _is_other(file: Source | None, text: str) -> bool:

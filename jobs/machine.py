@@ -36,7 +36,8 @@ class Rebuild:
 
     Once it `is_loading` nobody begins it. Twins are not shown before they `may_swap`: they may have to be proved.
     `in_place`: batches can't go on meanwhile, since the live rows are damaged, so a batch replaces these. Of a view
-    that is declared otherwise now, or of several that read each other, the twins are those of all that it `becomes`.
+    that is declared otherwise now, or of several that read each other, the twins are those of all that it `becomes`,
+    but for what `stays` as it is.
     """
 
     view: str
@@ -45,6 +46,12 @@ class Rebuild:
     may_swap: bool = True
     in_place: bool = False
     becomes: tuple[Target, ...] = ()
+    stays: frozenset[Target] = frozenset()
+
+    @property
+    def is_new_declaration(self) -> bool:
+        """Whether nothing of the live rows has a part in it."""
+        return bool(self.becomes) and not self.stays
 
     @property
     def views(self) -> frozenset[str]:
@@ -53,7 +60,7 @@ class Rebuild:
 
     def twins(self, live: Collection[Target]) -> dict[Target, Target]:
         """What is shown in the end, with its twins."""
-        return twins_of(self.becomes or live, *self.views)
+        return twins_of([each for each in self.becomes or live if each not in self.stays], *self.views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,7 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
         failed = {target.view for target in state.stayed}
         rebuilt = {name: each.view for name, each in asked.rebuild.items() if each.in_place and each.view not in failed}
         # A query that fails goes on nowhere; what it is declared as now may not fail.
-        may = wanted is not None and (bool(wanted.becomes) or wanted.view not in failed)
+        may = wanted is not None and (wanted.is_new_declaration or wanted.view not in failed)
         if request is not None and wanted is not None and reached == asked.boundary.lsn and may:
             is_done = yield from _brought_on(state, asked, request, wanted)
             rebuilt |= {request: wanted.view} if is_done else {}
@@ -211,8 +218,9 @@ def _swap(state: _State, asked: Asked, wanted: Rebuild) -> Effects:
     if twins:
         yield Swap(twins, {live: state.twins[twin] for live, twin in twins.items()})
         if wanted.becomes:
-            state.positions = {at: each for at, each in state.positions.items() if at.view not in wanted.views}
-            state.positions |= dict.fromkeys(wanted.becomes)
+            others = {at: each for at, each in state.positions.items() if at.view not in wanted.views}
+            state.positions = others | {at: state.positions.get(at) for at in wanted.becomes if at in wanted.stays}
+            state.positions |= dict.fromkeys(at for at in wanted.becomes if at not in wanted.stays)
             state.stayed = frozenset(target for target in state.stayed if target.view not in wanted.views)
         state.positions |= {live: state.twins[twin] for live, twin in twins.items()}
         state.twins, state.has_swapped = {}, True

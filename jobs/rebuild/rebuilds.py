@@ -18,7 +18,7 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.progress import Progress
 from cdc.settings import Settings
-from jobs.batch import Target, is_stopped
+from jobs.batch import TABLE, Target, is_stopped
 from jobs.bulk.load import clear_loads
 from jobs.control import ControlServer, Kind, Request, State
 from jobs.control.kept import Rebuilding, Unshown
@@ -26,7 +26,7 @@ from jobs.control.proved import kept_records
 from jobs.control.records import Withdrawn
 from jobs.dead_letters import DeadLetters
 from jobs.machine import Load, Rebuild, Swap
-from jobs.pipeline import Pipeline
+from jobs.pipeline import Pipeline, held_tables
 from jobs.rebuild.loading import Loader, Wanted
 from jobs.rebuild.run import RebuildRun
 from jobs.rebuild.showing import clear_beside, show
@@ -35,7 +35,7 @@ from jobs.rebuild.unshown import Declared, UnshownChanges, declared
 from jobs.rebuild.wishes import Wish, wishes
 from jobs.refresh.failing import waiting
 from jobs.refresh.refresher import Refresher
-from jobs.twins import live_name, twin_name
+from jobs.twins import is_twin_name, live_name, twin_name
 from jobs.unfit import LackingRows
 from sinks.protocol import Written
 
@@ -137,18 +137,21 @@ class Rebuilds:
         views = run.wish.views
         live = self._pipeline.renewed(views) if run.wish.is_change else self._pipeline
         specs = [live.specs[view] for view in views]
-        read = {name: spec.name for spec in specs for name in spec.relations if name not in views}
+        twins = self._rebuild(run.wish).twins(live.sinks)
+        read = {name: at.view for at, twin in twins.items() for name in twin.reads if not is_twin_name(name)}
+        read |= {at.view: at.view for at in self._stays(run.wish) if at.sink == TABLE}
         stopped = next((name for name in sorted(read) if name in queries.failing.troubles), None)
         if stopped is not None:  # its rows are of another position, if there are any
             self._fail(run.wish, waiting(read[stopped], stopped))
             return
         queries.will_read(twin_of(spec, views) for spec in specs)
-        held = {name: queries.relations.held(name) for name in read}
+        held = {view: sink.held() for view, sink in held_tables(live.sinks).items() if view in read}
+        unfit = {at.view: self._lacking.of(at) for at in live.sinks if at.view in views and at.sink == TABLE}
         # Whoever asks for a rebuild wants it from offset zero.
         from_tables = run.wish.is_change and not run.wish.requests
-        wanted = Wanted(views, effect.boundary, held, self._lacking.watch(()), from_tables)
+        wanted = Wanted(views, twins, effect.boundary, held, self._lacking.watch(()), from_tables, unfit)
         _log.info("rebuild loads", view=", ".join(views), lsn=format_lsn(effect.boundary.lsn))
-        run.load(Loader(self._spark, self._settings, live, wanted, self._took))
+        run.load(Loader(self._spark, self._settings, live, wanted, self._took), self._stays(run.wish))
 
     def swap(self, effect: Swap) -> Pipeline:
         """The pipeline as it is from now on; whoever is killed in between leaves each sink right where it stands."""
@@ -165,7 +168,8 @@ class Rebuilds:
         """A view whose query fails can't be rebuilt; what a file declares now must not fail, whatever it did before."""
         for view, trouble in self._session.failing.troubles.items():
             for wish in list(self._wishes.values()):
-                if live_name(view) in wish.views and (view in map(twin_name, wish.views) or not wish.is_change):
+                is_new_one = wish.is_change and not self._stays(wish)
+                if live_name(view) in wish.views and (is_twin_name(view) or not is_new_one):
                     self._fail(wish, trouble)
 
     def recorded(self, rebuilt: Mapping[str, str], lsn: int) -> None:
@@ -242,7 +246,13 @@ class Rebuilds:
 
     def _rebuild(self, wish: Wish) -> Rebuild:
         becomes = (at for at in self._pipeline.coming.sinks if at.view in wish.views)
-        return Rebuild(wish.views[0], becomes=tuple(becomes) if wish.is_change else ())
+        return Rebuild(wish.views[0], becomes=tuple(becomes) if wish.is_change else (), stays=self._stays(wish))
+
+    def _stays(self, wish: Wish) -> frozenset[Target]:
+        """What is live already as the files say; whoever asks for a rebuild wants all of it anew."""
+        if self._run is not None and self._run.wish.id == wish.id and self._run.is_loading:
+            return self._run.stays
+        return self._pipeline.stays(wish.views) if wish.is_change and not wish.requests else frozenset()
 
     def _standing(self, run: RebuildRun) -> Rebuild:
         wanted = self._rebuild(run.wish)

@@ -6,6 +6,7 @@ load. Keeps true: what is told is withdrawn once it is shown, asked for again, o
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -23,13 +24,16 @@ _AGAIN_S: Final = 60.0
 _AGAIN_TIMES: Final = 10
 """What failed is loaded again after a while, the longer the longer a load takes: its rows may be others then."""
 
-Declared = frozenset[tuple[str, str]]
-"""Views with the fingerprints of what they are declared as."""
+Declared = frozenset[str]
+"""Views with what they are declared as, and with their sinks."""
 
 
 def declared(specs: Iterable[ViewSpec]) -> Declared:
     """What tells this declaration of these views from another one."""
-    return frozenset((spec.name, spec.fingerprint) for spec in specs)
+    return frozenset(
+        json.dumps([spec.name, spec.fingerprint, [[each.name, dict(each.options)] for each in spec.sinks]])
+        for spec in specs
+    )
 
 
 class UnshownChanges:

@@ -6,6 +6,7 @@ from typing import Final
 
 import jobs.declarations
 import jobs.machine
+import jobs.other_sinks
 import jobs.twins
 from tests.simulation import applying, declaring, rebuilding, sinks
 from tests.simulation.mutants import broken
@@ -16,7 +17,8 @@ REBUILDS: Final = (
         jobs.machine,
         "_join",
         "state.twins.get(twin, position)",
-        "state.twins.get(twin) or next(p for t, p in state.positions.items() if twin == twins_of([t], t.view).get(t))",
+        "state.twins.get(twin) or next((p for t, p in state.positions.items() "
+        "if twin == twins_of(state.positions, t.view).get(t)), position)",
         rebuild_asked=0.2,
     ),
     broken(
@@ -63,7 +65,7 @@ CHANGES: Final = (
         "read the twins of what is loaded together",
         jobs.twins,
         "_twin",
-        "twin_name(name) if name in views else name",
+        "twin_name(name) if name in tables else name",
         "twin_name(name) if name == target.view else name",
         declaration_edited=0.5,
     ),
@@ -121,13 +123,11 @@ NEW_VIEWS: Final = (
         view_added=0.5,
     ),
     broken(
-        "look at what was left where a new view is shown",
-        rebuilding.SimulatedRebuilds,
-        "swap",
-        "sinks[target].position()",
-        "pass",
-        view_added=0.5,
-        declaration_edited=0.5,
-        apply_killed=0.05,
+        "load what other options need beside",
+        jobs.other_sinks,
+        "live_sinks",
+        "if not lacking:",
+        "if True:",
+        options_edited=0.5,
     ),
 )

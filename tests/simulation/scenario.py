@@ -7,7 +7,6 @@ have caught up with the source, at one LSN.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cdc.errors import CdcError, OperatorError, ProtocolError
@@ -16,30 +15,20 @@ from jobs.control.records import Kind
 from tests.simulation.applying import ApplyProcess, Control
 from tests.simulation.broker import Broker
 from tests.simulation.capturing import NOT_FROZEN_HERE, CaptureProcess
-from tests.simulation.declaring import EDITABLE, print_of
+from tests.simulation.declaring import print_of
+from tests.simulation.editing import NONE, Changes, Editor
 from tests.simulation.published import Published
-from tests.simulation.queries import QUERIES, READ, RELATIONS
+from tests.simulation.queries import QUERIES, READ
 from tests.simulation.sinks import open_sink
 from tests.simulation.source import Source
 from tests.simulation.stores import Stores
-from tests.simulation.views import ADDED, ADDITIONS, TARGETS
+from tests.simulation.views import TARGETS
 from tests.simulation.world import OneFault, Steps, Violation, World, require, violated
 
 STEPS: Final = 900
 HEALED_STEPS_MAX: Final = 20_000
 TAKEN: Final = {"FENCED", "APPLY_TAKEN_OVER", "SLOT_IN_USE"}
 """What a process may stop with that is not alone; it is started again, or has been replaced."""
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Of view files, after the first batch."""
-
-    edited: str | None = None
-    added: tuple[str, ...] = ()
-
-
-NONE: Final = Changes()
 
 
 class Scenario:
@@ -58,6 +47,7 @@ class Scenario:
         self.targets: list[Target] = world.rng.sample(TARGETS, count)
         if world.has_queries:
             self.targets += [target for target in (*READ, *QUERIES) if target not in self.targets]
+        self._editor = Editor(world, self.control.files, self.targets)
         self._running: dict[str, Steps] = {}
         self._at: dict[str, str] = {}
         self._zombies: list[Steps] = []
@@ -84,7 +74,7 @@ class Scenario:
         world = self.world
         world.now_s += 0.0005
         if self.control.files.kept:
-            self._change(self._changes)
+            self._editor.change(self._changes)
             self._changes = NONE
         drawn = world.rng.random()
         if drawn < 0.44:
@@ -129,20 +119,7 @@ class Scenario:
             self.broker.compact(self.published.boundaries[-1].ends)
         if world.happens("store lost"):
             self.stores.lose(world.rng.choice(self.targets))
-        if world.happens("declaration edited"):
-            self.control.files.edit(world.files.choice((*EDITABLE, *self.control.files.added)))
-        if world.happens("view added"):
-            self._change(Changes(added=world.news.choice(ADDITIONS)))
-
-    def _change(self, changes: Changes) -> None:
-        """Files, all at once; a new one whose view could read nothing is not written."""
-        for view in changes.added:
-            is_known = {target.view for target in self.targets}.issuperset(RELATIONS.get(view, ()))
-            if view not in self.control.files.added and is_known:
-                self.control.files.add(view)
-                self.targets += [target for target in ADDED if target.view == view]
-        if changes.edited is not None:
-            self.control.files.edit(changes.edited)
+        self._editor.draw()
 
     def _end_all_apply(self) -> None:
         self._zombies = [zombie for zombie in self._zombies if zombie not in self._applying]
@@ -242,8 +219,12 @@ class Scenario:
             return False
         if source.slot is None or source.slot.confirmed < source.wal_end or self.control.rebuilds:
             return False
-        stay = self.stores.fails
-        stores = {at: store for at, store in self.stores.versioned.items() if store.standing is not None}
+        stay, forms = self.stores.fails, self.control.files.forms
+        stores = {
+            at: store
+            for at, store in self.stores.versioned.items()
+            if store.standing is not None and store.form == forms.get(at, 0)
+        }
         lsns = {
             store.standing.lsn
             for at, store in stores.items()
@@ -253,7 +234,8 @@ class Scenario:
         declared = {target: self.stores.delta[target][row.version].declared for target, row in ledger.items()}
         lsns |= {row.position.lsn for target, row in ledger.items() if not stay(target, declared[target])}
         shown = {**declared, **{target: store.declared for target, store in stores.items()}}
-        filed = {target: print_of(target.view, self.control.files.said) for target in self.targets}
+        named = [target for target in self.targets if forms.get(target, 0) is not None]
+        filed = {target: print_of(target.view, self.control.files.said) for target in named}
         if any(shown.get(target) != each and not stay(target, each) for target, each in filed.items()):
             return False
         return lsns == {newest.lsn} and not self.world.late and not self._zombies
@@ -284,6 +266,6 @@ def run(world: World, again: str, steps: int = STEPS, rebuilt: str | None = None
         if rebuilt is not None:
             scenario.control.ask(Kind.REBUILD, view=rebuilt)
         scenario.run()
-    except (AssertionError, CdcError) as error:
+    except (AssertionError, CdcError, LookupError) as error:
         trace = "\n".join(" ".join(map(str, step)) for step in world.trace)
         raise Violation(f"seed {world.seed}: {error}\n{trace}\nreplay: {again}") from error

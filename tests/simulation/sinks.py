@@ -160,19 +160,26 @@ class VersionedSink:
     """Search or cache, as one process knows it."""
 
     def __init__(
-        self, world: World, stores: Stores, target: Target, declared: Print, is_owner: Callable[[], bool]
+        self,
+        world: World,
+        stores: Stores,
+        target: Target,
+        declared: Print,
+        is_owner: Callable[[], bool],
+        form: int,
     ) -> None:
         self._world = world
         self._stores = stores
         self._target = target
         self._declared = declared
         self._is_owner = is_owner
+        self._form = form
         self._known: tuple[int | None, Position | None] = None, None
         stores.versioned.setdefault(target, VersionedStore())
 
     def position(self) -> Position | None:
         """From the store alone."""
-        if self._store.declared != self._declared:
+        if not self._is_ours:
             self._known = None, None
             return None
         self._known = self._store.live, self._store.standing
@@ -198,7 +205,7 @@ class VersionedSink:
         yield "generation begun"
         yield from self._put_all(generation, rows)
         yield "generation loaded"
-        if not self._stores.switch(self._target, generation, position, self._declared):
+        if not self._stores.switch(self._target, generation, position, self._declared, self._form):
             raise TransientError("the store was emptied meanwhile")
         self._known = generation, position
         yield "generation switched"
@@ -211,7 +218,7 @@ class VersionedSink:
         """The same over what the former declaration's sink knows, or nobody."""
         (former or self).require_as_left()
         yield "before switch"
-        if not self._stores.switch(self._target, loaded.generation, position, self._declared):
+        if not self._stores.switch(self._target, loaded.generation, position, self._declared, self._form):
             raise TransientError("the store was emptied meanwhile")
         self._known = loaded.generation, position
         yield "generation switched"
@@ -233,6 +240,11 @@ class VersionedSink:
     def _store(self) -> VersionedStore:
         return self._stores.versioned[self._target]
 
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the store's rows are of this declaration and form."""
+        return (self._store.declared, self._store.form) == (self._declared, self._form)
+
     def _require(self) -> tuple[int, Position]:
         """What this process knows, if nobody has emptied, switched or moved it: its changes fit nothing else."""
         generation, standing = self._known
@@ -243,7 +255,7 @@ class VersionedSink:
     def require_as_left(self) -> None:
         """What is stored of this declaration, if anything, is what this process located or wrote."""
         store = self._store
-        if self._known != ((store.live, store.standing) if store.declared == self._declared else (None, None)):
+        if self._known != ((store.live, store.standing) if self._is_ours else (None, None)):
             raise TransientError("another process has written the store")
 
     def _put_all(self, generation: int, changes: Changes) -> Steps:
@@ -302,13 +314,18 @@ def open_twin(world: World, stores: Stores, live: Target, twin: Target, declared
     if live.sink == "delta":
         stores.delta.pop(twin, None)
         return DeltaSink(world, stores, twin, declared)
-    return VersionedTwin(world, stores, live, declared, lambda: True)
+    return VersionedTwin(world, stores, live, declared, lambda: True, 0)
 
 
 def open_sink(
-    world: World, stores: Stores, target: Target, declared: Print, is_owner: Callable[[], bool] = lambda: True
+    world: World,
+    stores: Stores,
+    target: Target,
+    declared: Print,
+    form: int = 0,
+    is_owner: Callable[[], bool] = lambda: True,
 ) -> DeltaSink | VersionedSink:
     """The sink of a target, opened anew as by a new process."""
     if target.sink == "delta":
         return DeltaSink(world, stores, target, declared)
-    return VersionedSink(world, stores, target, declared, is_owner)
+    return VersionedSink(world, stores, target, declared, is_owner, form)

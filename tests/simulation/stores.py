@@ -63,6 +63,7 @@ class VersionedStore:
     live: int | None = None
     standing: Position | None = None
     declared: Print = (0,)
+    form: int = 0
     generations: dict[int, Generation] = field(default_factory=dict)
 
 
@@ -146,14 +147,14 @@ class Stores:
             store.standing = position
         return True
 
-    def switch(self, target: Target, generation: int, position: Position, declared: Print) -> bool:
+    def switch(self, target: Target, generation: int, position: Position, declared: Print, form: int = 0) -> bool:
         """Show a loaded generation, pointer and position in one step."""
         store = self.versioned[target]
         loaded = store.generations.get(generation)
         if loaded is None or loaded.state != "loading":
             return False
         self.check(target, declared, loaded.shown, position)
-        store.declared = declared
+        store.declared, store.form = declared, form
         self.known.add(target.view)
         if store.live is not None:
             store.generations[store.live].state = "retired"

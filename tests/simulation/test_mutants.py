@@ -25,7 +25,9 @@ QUIET: Final = dict.fromkeys(TABLE_EVENTS, 0.0)
 
 
 @pytest.mark.parametrize(
-    "mutant", CAPTURE + CHUNKS + APPLY + QUERIES + REBUILDS + CHANGES + NEW_VIEWS, ids=lambda mutant: mutant.rule
+    "mutant",
+    CAPTURE + CHUNKS + APPLY + QUERIES + REBUILDS + CHANGES + NEW_VIEWS,
+    ids=lambda mutant: mutant.rule,
 )
 def test_a_broken_rule_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
     mutant.edit.apply(monkeypatch)

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from jobs.refresh.ways import Way
-from tests.simulation.scenario import Changes, simulate, simulate_one_fault
+from tests.simulation.editing import Changes
+from tests.simulation.scenario import simulate, simulate_one_fault
 from tests.simulation.world import FAULTS, FILE_EVENTS, NEW_FILE_EVENTS, QUERY_EVENTS, TABLE_EVENTS
 
 SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
@@ -43,6 +44,8 @@ CHANGED: Final = (
     (6, Changes(added=("few",))),
     (10, Changes(added=("most", "best"))),
     (90, Changes("pieces", ("most",))),
+    (6, Changes(other=("known", "search"))),
+    (10, Changes(other=("rich", "search"))),
 )
 """In these view files change, or come, after the first batch, and what they say then is shown while faults go on."""
 
@@ -69,6 +72,13 @@ EVENTS: Final = (
     *(f"changed: {sink} row-wise" for sink in ("delta", "search", "cache")),
     *(f"changed: {sink} query" for sink in ("delta", "search", "cache")),
     *("new view", "new group", "change waits", "read from tables", "read from topics"),
+    *(
+        "sinks of view",
+        "sink of search row-wise",
+        "sink of cache row-wise",
+        "sink of search query",
+        "sink of cache query",
+    ),
     *(f"new: {sink} {kind}" for sink in ("delta", "search", "cache") for kind in ("row-wise", "query")),
     *("rebuild loads", "rebuild loaded", *(f"swapped: {sink} row-wise" for sink in ("delta", "search", "cache"))),
     *(f"swapped: {sink} query" for sink in ("delta", "search", "cache")),
@@ -117,6 +127,7 @@ def test_every_single_place_of_a_fault_in_a_rebuild_is_survived(kind: str, seed:
 def test_every_single_place_of_a_fault_in_a_change_is_survived(kind: str, seed: int, changes: Changes):
     world = simulate_one_fault(seed, kind, 0, SHORT, changes=changes)
     what = "new and changed" if changes.edited and changes.added else "changed" if changes.edited else "new"
+    what = "sinks of" if changes.other else what
     assert any(world.counts[f"{what} {number}"] for number in ("view", "group"))
 
     for number in range(1, world.chances + 1):

@@ -67,7 +67,7 @@ FILE_EVENTS: Final = {"declaration edited": 0.15}
 
 
 # Drawn apart as well.
-NEW_FILE_EVENTS: Final = {"view added": 0.1}
+NEW_FILE_EVENTS: Final = {"view added": 0.1, "options edited": 0.1}
 
 
 Steps = Generator[str, None, Any]

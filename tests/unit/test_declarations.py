@@ -132,6 +132,8 @@ def test_sinks_alone_are_no_other_declaration():
 
 def test_what_is_declared_otherwise_by_now_is_proved_again():
     assert declared_otherwise(specs(a="1", b="1").values(), specs(a="1", b="2", c="1").values()) == [spec("b", "2")]
+    moved = spec("b", "1", sinks=("delta", "cache"))
+    assert declared_otherwise(specs(a="1", b="1").values(), [*specs(a="1").values(), moved]) == [moved]
 
 
 def request(name: str, view: str, *, prove: bool = False) -> Request:
