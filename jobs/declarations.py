@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cdc.errors import ConfigError
 from cdc.lsn import format_lsn
@@ -20,6 +21,7 @@ from jobs.control.declared import declared_texts
 from jobs.declare import OnError, declare_views, mirror_spec, view_texts, with_bodies
 from jobs.declare.source import Source
 from jobs.ledger import Ledger
+from jobs.other_sinks import with_other_sinks
 from jobs.tables import TableInfo
 from jobs.twins import SINKS
 from sinks.history.columns import HISTORY
@@ -35,7 +37,7 @@ class Declarations:
     """Mirrors and declared views, by name; `texts` are the files of the live ones, to the letter.
 
     `groups` are the views whose file's declaration is `coming`, those that read each other together. New ones among
-    them are not live yet.
+    them are not live yet. Where only sinks are coming, the view is live with the others.
     """
 
     live: Specs
@@ -65,9 +67,13 @@ def live_views(settings: Settings, tables: Tables, on_error: OnError | None = No
 
 
 def declared_otherwise(proved: Iterable[ViewSpec], now: Iterable[ViewSpec]) -> list[ViewSpec]:
-    """Those whose rows follow another declaration by now."""
-    known = {spec.name: spec.fingerprint for spec in proved}
-    return [spec for spec in now if known.get(spec.name, spec.fingerprint) != spec.fingerprint]
+    """Those whose rows follow another declaration by now, or are kept elsewhere."""
+    known = {spec.name: _kept_as(spec) for spec in proved}
+    return [spec for spec in now if known.get(spec.name, _kept_as(spec)) != _kept_as(spec)]
+
+
+def _kept_as(spec: ViewSpec) -> tuple[str, dict[str, SinkOptions]]:
+    return spec.fingerprint, {option.name: option for option in spec.sinks}
 
 
 def declarations(
@@ -81,15 +87,19 @@ def declarations(
     texts = {name: source.text for name, source in files.items() if name in filed}
     shown = {} if as_filed else declared_texts(settings)
     kept = {name: Source(files[name].name, text) for name, text in shown.items() if _is_other(files.get(name), text)}
-    new = set() if as_filed else _new(settings, _with_tables(filed), shown)
+    stands = partial(_stands, settings)
+    new = set() if as_filed else new_views(_with_tables(filed), shown, stands, lambda: _are_live(settings))
     if not kept and not new:
         return Declarations(_with_tables(filed), texts)
     known = _former(settings, tables, {**files, **kept})
     former = _with_tables({name: spec for name, spec in known.items() if spec.file is None or name in shown})
-    live, groups = chosen(_with_tables(filed), former, lambda spec: _stands(settings, spec), new)
+    live, groups = chosen(_with_tables(filed), former, stands, new)
+    told = {name: former[name] for name in kept if name in former}
+    others = with_other_sinks(live, told, lambda spec, option: _holds(settings, spec, option))
+    live, groups = live | others, (*groups, *((name,) for name in others))
     coming = {name: filed[name] for group in groups for name in group}
     read = {relation for spec in (*live.values(), *coming.values()) for relation in spec.relations}
-    followed = {name: kept[name].text for name in kept if live.get(name) is former.get(name)}
+    followed = {name: kept[name].text for name in kept if name in others or live.get(name) is former.get(name)}
     return Declarations(
         _with_tables(live, read),
         {name: text for name, text in {**texts, **followed}.items() if name in live},
@@ -104,10 +114,28 @@ def chosen(
 ) -> tuple[dict[str, ViewSpec], tuple[tuple[str, ...], ...]]:
     """What is live, and the groups that are coming; nothing has ever been shown of the `new` ones."""
     going = [group for group in groups_of(filed, former, new) if _goes_on(group, filed, former, stands)]
+    live = _beside(going, filed, former)
+    # Where changed views are replaced at once, new ones that read them need not be.
+    left = live.keys() & new
+    rest = {name: spec for name, spec in live.items() if name not in left}
+    apart = [group for group in groups_of(filed, rest, left) if group <= left]
+    going += [group for group in apart if _goes_on(group, filed, rest, stands)]
+    return _beside(going, filed, former), tuple(tuple(sorted(group)) for group in going if filed.keys() >= group)
+
+
+def _beside(going: Iterable[Collection[str]], filed: Specs, former: Specs) -> dict[str, ViewSpec]:
+    """What is live while these groups are coming."""
     is_former = {name for group in going for name in group}
     live = {name: spec for name, spec in filed.items() if name not in is_former}
-    live |= {name: former[name] for name in is_former if name in former}
-    return live, tuple(tuple(sorted(group)) for group in going if filed.keys() >= group)
+    return live | {name: former[name] for name in is_former if name in former}
+
+
+def new_views(
+    filed: Specs, shown: Collection[str], stands: Callable[[ViewSpec], bool], are_live: Callable[[], bool]
+) -> set[str]:
+    """Those of which nothing has been shown yet, while others are live."""
+    untold = [spec for name, spec in filed.items() if spec.kind is not Kind.MIRROR and name not in shown]
+    return {spec.name for spec in untold if not stands(spec)} if untold and are_live() else set()
 
 
 def groups_of(filed: Specs, former: Specs, new: Collection[str] = ()) -> list[frozenset[str]]:
@@ -140,12 +168,9 @@ def _goes_on(group: Collection[str], filed: Specs, former: Specs, stands: Callab
     return loads and is_unread and all(stands(former[name]) for name in group if name in former)
 
 
-def _new(settings: Settings, filed: Specs, shown: Collection[str]) -> set[str]:
-    """The views of which nothing has been shown yet, while others are live."""
-    untold = [spec for name, spec in filed.items() if spec.kind is not Kind.MIRROR and name not in shown]
-    if not untold or Ledger(settings.delta_root, settings.delta.storage_options).read() is None:
-        return set()
-    return {spec.name for spec in untold if not _stands(settings, spec)}
+def _are_live(settings: Settings) -> bool:
+    """Whether a batch has ended that loaded views."""
+    return Ledger(settings.delta_root, settings.delta.storage_options).read() is not None
 
 
 def _stands(settings: Settings, spec: ViewSpec) -> bool:
@@ -153,7 +178,12 @@ def _stands(settings: Settings, spec: ViewSpec) -> bool:
     found = sorted(
         (each for each in spec.sinks if each.name in SINKS), key=lambda each: (each.name != TABLE, each.name)
     )
-    return bool(found) and make_sink(found[0], spec, settings).position() is not None
+    return bool(found) and _holds(settings, spec, found[0])
+
+
+def _holds(settings: Settings, spec: ViewSpec, option: SinkOptions) -> bool:
+    """Whether this sink of the view holds rows of this declaration."""
+    return make_sink(option, spec, settings).position() is not None
 
 
 def _is_other(file: Source | None, text: str) -> bool:

@@ -34,16 +34,24 @@ class Ask:
 class Rebuild:
     """A view that somebody wants anew; `loaded` says where its twins stood once they were loaded, and is None before.
 
-    They are not shown before they `may_swap`: they may have to be proved. `in_place`: batches can't go on meanwhile,
-    since the live rows are damaged, so a batch replaces these. Of a view that is declared otherwise now, or of several
-    that read each other, the twins are those of all that it `becomes`.
+    Once it `is_loading` nobody begins it. Twins are not shown before they `may_swap`: they may have to be proved.
+    `in_place`: batches can't go on meanwhile, since the live rows are damaged, so a batch replaces these. Of a view
+    that is declared otherwise now, or of several that read each other, the twins are those of all that it `becomes`,
+    but for what `stays` as it is.
     """
 
     view: str
     loaded: Mapping[Target, Position] | None = None
+    is_loading: bool = False
     may_swap: bool = True
     in_place: bool = False
     becomes: tuple[Target, ...] = ()
+    stays: frozenset[Target] = frozenset()
+
+    @property
+    def is_new_declaration(self) -> bool:
+        """Whether nothing of the live rows has a part in it."""
+        return bool(self.becomes) and not self.stays
 
     @property
     def views(self) -> frozenset[str]:
@@ -52,7 +60,7 @@ class Rebuild:
 
     def twins(self, live: Collection[Target]) -> dict[Target, Target]:
         """What is shown in the end, with its twins."""
-        return twins_of(self.becomes or live, *self.views)
+        return twins_of([each for each in self.becomes or live if each not in self.stays], *self.views)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,6 @@ class _State:
     tried_lsn: int | None = None
     seen: frozenset[str] = frozenset()
     """The rebuilds that were asked for by the last batch."""
-    loading: str | None = None
     has_swapped: bool = False
     """Since the last record."""
 
@@ -140,8 +147,6 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
             continue
         request, wanted = next(iter(asked.rebuild.items()), (None, None))
         _join(state, wanted)
-        if state.loading not in asked.rebuild:
-            state.loading = None  # what has failed may be wanted again
         tasks = _tasks(state, asked, ceiling)
         if tasks:
             yield from _run(state, tasks)
@@ -154,7 +159,7 @@ def apply_machine(*, settled: bool = False) -> Generator[Effect, Any, NoReturn]:
         failed = {target.view for target in state.stayed}
         rebuilt = {name: each.view for name, each in asked.rebuild.items() if each.in_place and each.view not in failed}
         # A query that fails goes on nowhere; what it is declared as now may not fail.
-        may = wanted is not None and (bool(wanted.becomes) or wanted.view not in failed)
+        may = wanted is not None and (wanted.is_new_declaration or wanted.view not in failed)
         if request is not None and wanted is not None and reached == asked.boundary.lsn and may:
             is_done = yield from _brought_on(state, asked, request, wanted)
             rebuilt |= {request: wanted.view} if is_done else {}
@@ -168,10 +173,10 @@ def _brought_on(state: _State, asked: Asked, request: str, wanted: Rebuild) -> G
     assert asked.boundary is not None
     if wanted.in_place:
         return False
-    if wanted.loaded is None and state.loading != request:
-        state.loading = request
-        yield Load(request, wanted.view, asked.boundary)
-    elif wanted.loaded is not None and wanted.may_swap and _may_be_shown(state, wanted, asked.boundary):
+    if wanted.loaded is None:
+        if not wanted.is_loading:
+            yield Load(request, wanted.view, asked.boundary)
+    elif wanted.may_swap and _may_be_shown(state, wanted, asked.boundary):
         yield from _swap(state, asked, wanted)
         return wanted.view not in {target.view for target in state.stayed}
     return False
@@ -213,8 +218,9 @@ def _swap(state: _State, asked: Asked, wanted: Rebuild) -> Effects:
     if twins:
         yield Swap(twins, {live: state.twins[twin] for live, twin in twins.items()})
         if wanted.becomes:
-            state.positions = {at: each for at, each in state.positions.items() if at.view not in wanted.views}
-            state.positions |= dict.fromkeys(wanted.becomes)
+            others = {at: each for at, each in state.positions.items() if at.view not in wanted.views}
+            state.positions = others | {at: state.positions.get(at) for at in wanted.becomes if at in wanted.stays}
+            state.positions |= dict.fromkeys(at for at in wanted.becomes if at not in wanted.stays)
             state.stayed = frozenset(target for target in state.stayed if target.view not in wanted.views)
         state.positions |= {live: state.twins[twin] for live, twin in twins.items()}
         state.twins, state.has_swapped = {}, True

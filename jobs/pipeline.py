@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from cdc.settings import Settings
 from jobs.batch import TABLE, Target
-from jobs.declarations import captured_tables, declarations
+from jobs.declarations import Declarations, captured_tables, declarations
 from jobs.declare import OnError
 from jobs.tables import TableInfo
+from sinks.delta import DeltaSink
 from sinks.protocol import Sink
 from sinks.registry import make_sink
 from sinks.spec import Kind, SinkOptions, ViewSpec
@@ -21,7 +22,10 @@ from sinks.spec import Kind, SinkOptions, ViewSpec
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """What files declare while the live rows still follow former ones; the views of a group are shown together."""
+    """What files declare while the live rows still follow former ones; the views of a group are shown together.
+
+    A sink that holds the very rows that it is to hold is the live one.
+    """
 
     groups: tuple[tuple[str, ...], ...] = ()
     specs: Mapping[str, ViewSpec] = field(default_factory=dict)
@@ -41,6 +45,11 @@ class Pipeline:
     texts: Mapping[str, str] = field(default_factory=dict)
     """Of the declared views: the files, to the letter, whose declarations the live rows follow."""
     coming: Coming = field(default_factory=Coming)
+
+    def stays(self, views: Collection[str]) -> frozenset[Target]:
+        """What these views' files declare and is live already."""
+        coming = self.coming.sinks.items()
+        return frozenset(at for at, sink in coming if at.view in views and self.sinks.get(at) is sink)
 
     def renewed(self, views: Collection[str]) -> Pipeline:
         """The pipeline in which these views are what their files declare."""
@@ -65,7 +74,19 @@ def load_pipeline(settings: Settings, on_error: OnError | None = None, *, as_fil
     if not found.groups:
         return live
     sinks = _sinks(settings, found.coming, {**found.live, **found.coming}, topics)
+    sinks |= {target: live.sinks[target] for target in sinks if _is_same(target, found)}
     return replace(live, coming=Coming(found.groups, found.coming, sinks, found.coming_texts))
+
+
+def _is_same(target: Target, found: Declarations) -> bool:
+    """Whether what is coming is what is live already."""
+    specs = (found.live.get(target.view), found.coming[target.view])
+    one, other = ((spec.fingerprint, _option(spec, target.sink)) if spec is not None else None for spec in specs)
+    return one == other
+
+
+def _option(spec: ViewSpec, sink: str) -> SinkOptions | None:
+    return next((option for option in spec.sinks if option.name == sink), None)
 
 
 def _sinks(
@@ -93,6 +114,11 @@ def _targets(
         level = 2 * depth - 1 if option.name == TABLE else 2 * depth
         reads = spec.relations if option.name == TABLE else (spec.name,)
         yield Target(spec.name, option.name, "", level, below, reads), option
+
+
+def held_tables(sinks: Mapping[Target, Sink]) -> dict[str, DeltaSink]:
+    """Views' own tables, by view; a history is a sink of the same kind, of the same name."""
+    return {at.view: sink for at, sink in sinks.items() if at.sink == TABLE and isinstance(sink, DeltaSink)}
 
 
 def lowest_first(specs: Sequence[ViewSpec]) -> list[ViewSpec]:

@@ -1,8 +1,8 @@
 """The twin of a view: the same view under another name, loaded beside the live one and shown in its place at the end.
 
 In: a pipeline's targets. Out: those of views' twins, each with the live one. Keeps true: no view and no mirror has a
-twin's name; a twin reads what the live one reads, but twins of those that are loaded with it, and its sinks follow its
-own table.
+twin's name; a twin reads what the live one reads, but twins of tables that are loaded with it: if its view's is, its
+other sinks follow that one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def is_twin(target: Target) -> bool:
 def twins_of(targets: Iterable[Target], *views: str) -> dict[Target, Target]:
     """The views' targets that have a twin, with it; a table comes before what follows or reads it."""
     live = sorted((each for each in targets if each.view in views and each.sink in SINKS), key=_order)
-    return {each: _twin(each, views) for each in live}
+    tables = {each.view for each in live if each.sink == TABLE}
+    return {each: _twin(each, tables) for each in live}
 
 
 def without_twin(targets: Collection[Target], *views: str) -> list[Target]:
@@ -49,8 +50,8 @@ def without_twin(targets: Collection[Target], *views: str) -> list[Target]:
     return [target for target in targets if target.view in views and target.sink not in SINKS]
 
 
-def _twin(target: Target, views: Collection[str]) -> Target:
-    reads = tuple(twin_name(name) if name in views else name for name in target.reads)
+def _twin(target: Target, tables: Collection[str]) -> Target:
+    reads = tuple(twin_name(name) if name in tables else name for name in target.reads)
     return replace(target, view=twin_name(target.view), reads=reads)
 
 

@@ -97,9 +97,13 @@ class LackingRows:
         known = frozenset(row.key for target in targets for row in self._of.get(target, ()))
         return Watch(known, self._limit if self._tolerated else None)
 
+    def of(self, target: Target) -> tuple[Unfit, ...]:
+        """The rows that it lacks."""
+        return self._of.get(target, ())
+
     def marked(self, target: Target, position: Position) -> Position:
         """The position of a target that nothing was written to."""
-        return replace(position, unfit=self._of.get(target, ()))
+        return replace(position, unfit=self.of(target))
 
     def withhold(
         self, target: Target, refused: tuple[Unfit, ...], touched: frozenset[str], *, replaced: bool

@@ -22,7 +22,8 @@ from sinks.spec import Kind, ViewSpec
 def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:
     """Show one view."""
     (spec,) = named_views(settings, [name])
-    former = _former(settings, name)
+    live = _live(settings, name)
+    former = live if live is not None and live.fingerprint != spec.fingerprint else None
     if as_json:
         out.print_json(json.dumps({**_as_dict(spec), "former_sql": former.postgres_sql if former else None}))
         return 0
@@ -35,10 +36,13 @@ def run_explain(settings: Settings, name: str, *, as_json: bool) -> int:
         out.print("  [yellow]its file has changed: its rows follow the former one until this one is loaded beside[/]")
         for line in difference(former.postgres_sql, spec.postgres_sql):
             out.print(f"    {escape(line)}", soft_wrap=True)
+    elif live is not None:
+        out.print("  [yellow]sinks of its file are still loaded beside; till then it is kept in these:[/]")
+        _show_sinks(live)
     return 0
 
 
-def _former(settings: Settings, name: str) -> ViewSpec | None:
+def _live(settings: Settings, name: str) -> ViewSpec | None:
     """What the view's rows follow, if that is not what its file says; nobody knows while its store is away."""
     try:
         found = declarations(settings, captured_tables(settings), lambda *_: None)

@@ -169,13 +169,19 @@ class Observer:
         """Whether it is coming, and nothing of it is live yet."""
         return self._pipeline is not None and view not in self._pipeline.specs
 
+    def _is_one_sink_more(self, target: Target) -> bool:
+        """Whether the rest of its view is live as it is to be."""
+        assert self._pipeline is not None
+        live, coming = self._pipeline.specs[target.view], self._pipeline.coming.specs[target.view]
+        return target not in self._pipeline.sinks and live.fingerprint == coming.fingerprint
+
     def _new_views(self, kept: Sequence[Kept]) -> Iterator[ViewStanding]:
-        """They stand nowhere; what could not be shown has stopped."""
+        """They stand nowhere, and so do new sinks of others; what could not be shown has stopped."""
         unshown = {
             each.view: Trouble(each.code, each.message, each.remedy) for each in kept if isinstance(each, Unshown)
         }
         for target in self._pipeline.coming.sinks if self._pipeline is not None else ():
-            if self._is_new(target.view):
+            if self._is_new(target.view) or self._is_one_sink_more(target):
                 found = [unshown[view] for view in self._group(target.view) if view in unshown]
                 yield ViewStanding(target.view, target.sink, None, None, None, stopped=next(iter(found), None))
 

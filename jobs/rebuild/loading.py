@@ -2,7 +2,8 @@
 
 In: the views, those that read each other together; the boundary; what their relations held there. Out: sinks beside
 with all rows, and where they stand. Keeps true: rows come from the topics alone where somebody has asked for that, and
-a query's else from the tables that it reads; nothing that readers see is touched; what was read is freed in the end.
+else a query's from the tables that it reads, those of a view that only lacks a sink from its own table; nothing that
+readers see is touched; what was read is freed in the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from jobs.changes import read_changes
 from jobs.failures import translated
 from jobs.native_rows import Unusual
 from jobs.parts import session_for, side_by_side
-from jobs.pipeline import Pipeline, lowest_first
+from jobs.pipeline import Pipeline, held_tables, lowest_first
 from jobs.rebuild.from_tables import HeldTable, TableRelations
 from jobs.rebuild.from_topics import TopicRelations
 from jobs.rebuild.twin_specs import twin_of
@@ -36,12 +37,12 @@ from jobs.refresh.ways import noted
 from jobs.session import REBUILD_POOL
 from jobs.small_range import records_max
 from jobs.spark_progress import job_group, tasks_done
-from jobs.twins import live_name, twins_of
+from jobs.twins import live_name
 from jobs.unfit import Watch, deleted, lacking, refused_by
 from jobs.view import view_changes
 from sinks.delta import BesideDelta, DeltaSink
 from sinks.delta.held import Held
-from sinks.protocol import OP, UPSERT, Position, Sink, SwappedSink, Written
+from sinks.protocol import OP, UPSERT, Position, Sink, SwappedSink, Unfit, Written
 from sinks.spec import Kind, ViewSpec
 
 _log = get(__name__)
@@ -60,16 +61,18 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be loaded, as of which boundary; `held` are the rows of the queries' other relations there.
+    """What is to be loaded, as of which boundary; `held` are the rows of what twins read there but twins.
 
-    These are read `from_tables` where what they hold is not in question.
+    These are read `from_tables` where what they hold is not in question; what the views' own ones lack is `unfit`.
     """
 
     views: tuple[str, ...]
+    twins: Mapping[Target, Target]
     boundary: Progress
     held: Mapping[str, Held]
     watch: Watch
     from_tables: bool = False
+    unfit: Mapping[str, tuple[Unfit, ...]] = field(default_factory=dict)
 
 
 class Loader:
@@ -89,7 +92,8 @@ class Loader:
         self._wanted = wanted
         self._on_written = on_written
         self._specs = lowest_first([pipeline.specs[view] for view in wanted.views])
-        self._twins = twins_of(pipeline.sinks, *wanted.views)
+        self._twins = wanted.twins
+        self._live = held_tables(pipeline.sinks)
         self._tables: dict[str, DeltaSink] = {}
         self._group = f"rebuild {' '.join(wanted.views)} {wanted.boundary.lsn}"
         self.rows: dict[str, int] = {}
@@ -113,7 +117,7 @@ class Loader:
                 self._spark.sparkContext.setLocalProperty(_POOL, REBUILD_POOL)
                 twins = {live: twin for live, twin in self._twins.items() if live.view == spec.name}
                 own = {twin: _beside(self._pipeline.sinks[live]) for live, twin in twins.items()}
-                load = self._query if spec.kind is Kind.QUERY else self._row_wise
+                load = self._own_table if spec.name in self._wanted.held else self._by_kind(spec)
                 positions |= load(spec, own) if own else {}
                 sinks |= own
         return Loaded(tuple(twin_of(spec, self._wanted.views) for spec in self._specs), sinks, positions)
@@ -129,6 +133,25 @@ class Loader:
         self._cancelled.set()
         with suppress(Py4JError, OSError):
             self._spark.sparkContext.cancelJobGroup(self._group)
+
+    def _by_kind(self, spec: ViewSpec) -> Callable[[ViewSpec, Mapping[Target, Sink]], dict[Target, Position]]:
+        return self._query if spec.kind is Kind.QUERY else self._row_wise
+
+    def _own_table(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
+        """What the view's table holds already."""
+        table, held, boundary = self._live[spec.name], self._wanted.held[spec.name], self._wanted.boundary
+        rows = rows_at(session_for(self._spark, table.size(held.version).rows), table.path, held)
+        rows = upserts(replace(spec, hidden=()), rows, boundary.lsn)
+        tasks = self._ranges({twin: sink for twin, sink in sinks.items() if not twin.is_derived})
+        positions: dict[Target, Position] = {}
+        for twin, sink in sinks.items():
+            if twin.is_derived:
+                at = Position(boundary.lsn, boundary.source_ts_us, noted({spec.name: held}))
+            else:
+                at = replace(tasks[twin].position, unfit=self._wanted.unfit.get(spec.name, ()))
+            positions[twin] = at
+            self._replaced(twin, sink.replace(rows, at))
+        return positions
 
     def _row_wise(self, spec: ViewSpec, sinks: Mapping[Target, Sink]) -> dict[Target, Position]:
         tasks = self._ranges(sinks)
@@ -209,12 +232,9 @@ class Loader:
         return TopicRelations(spark, self._settings, self._pipeline, by_topic, self._wanted.watch)
 
     def _from_tables(self, spec: ViewSpec) -> TableRelations:
-        live = {target.view: sink for target, sink in self._pipeline.sinks.items() if isinstance(sink, DeltaSink)}
-        held, own = (
-            self._held(spec),
-            dict(zip(spec.relations, twin_of(spec, self._wanted.views).relations, strict=True)),
-        )
-        tables = {**live, **self._tables}
+        held = self._held(spec)
+        own = dict(zip(spec.relations, twin_of(spec, self._wanted.views).relations, strict=True))
+        tables = {**self._live, **self._tables}
         specs = self._pipeline.specs
         return TableRelations(
             self._spark, {name: HeldTable(specs[name], tables[own[name]], held[own[name]]) for name in spec.relations}

@@ -20,7 +20,7 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.progress import Progress
 from cdc.settings import Settings
-from jobs.batch import Target, is_stopped
+from jobs.batch import TABLE, Target, is_stopped
 from jobs.bulk.load import clear_loads
 from jobs.control import ControlServer, Kind, Request, State
 from jobs.control.kept import Rebuilding, Unshown
@@ -28,27 +28,22 @@ from jobs.control.proved import kept_records
 from jobs.control.records import Withdrawn
 from jobs.dead_letters import DeadLetters
 from jobs.machine import Load, Rebuild, Swap
-from jobs.pipeline import Pipeline
+from jobs.pipeline import Pipeline, held_tables
 from jobs.rebuild.loading import Loader, Wanted
 from jobs.rebuild.run import RebuildRun, tell_waiting
 from jobs.rebuild.showing import clear_beside, show
 from jobs.rebuild.twin_specs import twin_of
+from jobs.rebuild.unshown import Declared, UnshownChanges, declared
 from jobs.rebuild.wishes import Wish, wishes
+from jobs.refresh.failing import waiting
 from jobs.refresh.refresher import Refresher
-from jobs.twins import live_name, twin_name
+from jobs.twins import is_twin_name, live_name, twin_name
 from jobs.unfit import LackingRows
 from sinks.protocol import Written
 
 _log = get(__name__)
 
-_AGAIN_S: Final = 60.0
-_AGAIN_TIMES: Final = 10
-"""What failed is loaded again after a while, the longer the longer a load takes: its rows may be others then."""
-
 _WAITING_S: Final = 3.0
-
-_Declared = frozenset[tuple[str, str]]
-"""Views with the fingerprints of what they are declared as."""
 
 
 class Rebuilds:
@@ -72,10 +67,7 @@ class Rebuilds:
         self._live: Pipeline | None = None
         self._is_swept = False
         self._wishes: dict[str, Wish] = {}
-        self._unshown: dict[_Declared, str] = {}
-        """Changes that could not be shown, with the view that says so."""
-        self._again_s: dict[_Declared, float] = {}
-        """When they are tried again."""
+        self._unshown = UnshownChanges(control)
         self._told_s = 0.0
         self.in_place = False
         """Whether batches replace what is wanted, since they can't go on beside it."""
@@ -104,9 +96,7 @@ class Rebuilds:
                 if isinstance(record, Rebuilding | Unshown):
                     self._control.keep(Withdrawn(record.id))
             self._is_swept = True
-        still = {self._declared(group) for group in live.coming.groups}
-        for declared in [each for each in self._unshown if each not in still]:
-            self._withdraw(declared)
+        self._unshown.keep({declared(live.coming.specs[view] for view in group) for group in live.coming.groups})
 
     def clear(self) -> None:
         """Remove what a killed process has left beside."""
@@ -136,8 +126,6 @@ class Rebuilds:
         if run is not None and self._has_failed(run):
             self._wishes.pop(run.wish.id, None)
         elif run is not None and not run.takes(self._wishes.get(run.wish.id)):
-            # Where it begins again, the machine has to see first that it is gone.
-            self._wishes.pop(run.wish.id, None)
             self._give_up(run)
         if not self.in_place and self._run is None and self._wishes:
             self._run = self._begun(next(iter(self._wishes.values())))
@@ -155,14 +143,21 @@ class Rebuilds:
         views = run.wish.views
         live = self._pipeline.renewed(views) if run.wish.is_change else self._pipeline
         specs = [live.specs[view] for view in views]
+        twins = self._rebuild(run.wish).twins(live.sinks)
+        read = {name: at.view for at, twin in twins.items() for name in twin.reads if not is_twin_name(name)}
+        read |= {at.view: at.view for at in self._stays(run.wish) if at.sink == TABLE}
+        stopped = next((name for name in sorted(read) if name in queries.failing.troubles), None)
+        if stopped is not None:  # its rows are of another position, if there are any
+            self._fail(run.wish, waiting(read[stopped], stopped))
+            return
         queries.will_read(twin_of(spec, views) for spec in specs)
-        read = {name for spec in specs for name in spec.relations if name not in views}
-        held = {name: queries.relations.held(name) for name in read}
+        held = {view: sink.held() for view, sink in held_tables(live.sinks).items() if view in read}
+        unfit = {at.view: self._lacking.of(at) for at in live.sinks if at.view in views and at.sink == TABLE}
         # Whoever asks for a rebuild wants it from offset zero.
         from_tables = run.wish.is_change and not run.wish.requests
-        wanted = Wanted(views, effect.boundary, held, self._lacking.watch(()), from_tables)
+        wanted = Wanted(views, twins, effect.boundary, held, self._lacking.watch(()), from_tables, unfit)
         _log.info("rebuild loads", view=", ".join(views), lsn=format_lsn(effect.boundary.lsn))
-        run.load(Loader(self._spark, self._settings, live, wanted, self._took))
+        run.load(Loader(self._spark, self._settings, live, wanted, self._took), self._stays(run.wish))
 
     def swap(self, effect: Swap) -> Pipeline:
         """The pipeline as it is from now on; whoever is killed in between leaves each sink right where it stands."""
@@ -179,7 +174,8 @@ class Rebuilds:
         """A view whose query fails can't be rebuilt; what a file declares now must not fail, whatever it did before."""
         for view, trouble in self._session.failing.troubles.items():
             for wish in list(self._wishes.values()):
-                if live_name(view) in wish.views and (view in map(twin_name, wish.views) or not wish.is_change):
+                is_new_one = wish.is_change and not self._stays(wish)
+                if live_name(view) in wish.views and (is_twin_name(view) or not is_new_one):
                     self._fail(wish, trouble)
 
     def recorded(self, rebuilt: Mapping[str, str], lsn: int) -> None:
@@ -190,7 +186,7 @@ class Rebuilds:
             if self._run is not None and self._run.wish.id == name:
                 self.end()
             if wish.is_change:
-                self._withdraw(self._declared(wish.views))
+                self._unshown.withdraw(self._declared(wish.views))
             _log.info("view rebuilt", view=", ".join(wish.views), lsn=format_lsn(lsn))
             for request in wish.requests:
                 self._control.answer(request.id, State.DONE, lsn=lsn)
@@ -223,24 +219,14 @@ class Rebuilds:
         views = {request.view for request in asked}
         for group in coming.groups:
             if views & {*group}:
-                self._withdraw(self._declared(group))
+                self._unshown.withdraw(self._declared(group))
             stops = boundary is not None and any(is_stopped(at, boundary) for at in coming.sinks if at.view in group)
-            if not self._waits(group) and not stops:
+            if not self._unshown.waits(self._declared(group)) and not stops:
                 found.append(group)
         return found
 
-    def _waits(self, group: tuple[str, ...]) -> bool:
-        """Whether it has failed, and it is too early for another load."""
-        return time.monotonic() < self._again_s.get(self._declared(group), 0.0)
-
-    def _declared(self, group: Iterable[str]) -> _Declared:
-        return frozenset((view, self._pipeline.coming.specs[view].fingerprint) for view in group)
-
-    def _withdraw(self, declared: _Declared) -> None:
-        self._again_s.pop(declared, None)
-        view = self._unshown.pop(declared, None)
-        if view is not None:
-            self._control.keep(Withdrawn(Unshown(view, 0, "", "", "").id))
+    def _declared(self, group: Iterable[str]) -> Declared:
+        return declared(self._pipeline.coming.specs[view] for view in group)
 
     def _may(self, request: Request, boundary: Progress | None) -> bool:
         view, live = request.view or "", self._pipeline
@@ -268,13 +254,8 @@ class Rebuilds:
         for request in wish.requests:
             self._control.fail(request.id, trouble)
         if wish.is_change:
-            view, ts_ms = wish.views[0], time.time_ns() // 1_000_000
-            declared, seconds = self._declared(wish.views), self._run.seconds if self._run is not None else 0.0
-            self._unshown[declared] = view
-            self._again_s[declared] = time.monotonic() + _AGAIN_S + _AGAIN_TIMES * seconds
-            self._control.keep(Unshown(view, ts_ms, trouble.code, trouble.message, trouble.remedy))
-            said = {"code": trouble.code, "reason": trouble.message, "remedy": trouble.remedy}
-            _log.error("changed view not shown", view=", ".join(wish.views), **said)
+            seconds = self._run.seconds if self._run is not None else 0.0
+            self._unshown.tell(self._declared(wish.views), wish.views, trouble, seconds)
         if self._run is not None and self._run.wish.id == wish.id:
             self._give_up(self._run)
 
@@ -286,12 +267,18 @@ class Rebuilds:
 
     def _rebuild(self, wish: Wish) -> Rebuild:
         becomes = (at for at in self._pipeline.coming.sinks if at.view in wish.views)
-        return Rebuild(wish.views[0], becomes=tuple(becomes) if wish.is_change else ())
+        return Rebuild(wish.views[0], becomes=tuple(becomes) if wish.is_change else (), stays=self._stays(wish))
+
+    def _stays(self, wish: Wish) -> frozenset[Target]:
+        """What is live already as the files say; whoever asks for a rebuild wants all of it anew."""
+        if self._run is not None and self._run.wish.id == wish.id and self._run.is_loading:
+            return self._run.stays
+        return self._pipeline.stays(wish.views) if wish.is_change and not wish.requests else frozenset()
 
     def _standing(self, run: RebuildRun) -> Rebuild:
         wanted = self._rebuild(run.wish)
         if run.loaded is None:
-            return wanted
+            return replace(wanted, is_loading=run.is_loading)
         if self._session.join(run.loaded.specs, run.loaded.sinks, run.loaded.positions):
             for twin, position in run.loaded.positions.items():
                 self._lacking.settle(twin, position.unfit)

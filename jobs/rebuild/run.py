@@ -15,6 +15,7 @@ from typing import Final
 from cdc.errors import CdcError, OperatorError
 from cdc.log import get
 from cdc.settings import Settings
+from jobs.batch import Target
 from jobs.control import Answer, ControlServer, Request, State
 from jobs.control.kept import Rebuilding
 from jobs.control.records import Withdrawn
@@ -41,6 +42,7 @@ class RebuildRun:
         self.wish = wish
         self.loaded: Loaded | None = None
         self.may_swap = False
+        self.stays: frozenset[Target] = frozenset()
         self.error: CdcError | None = None
         self._settings = settings
         self._control = control
@@ -76,9 +78,9 @@ class RebuildRun:
         self.wish = wish
         return not is_less and (self._is_proved or not (wish.prove and self.may_swap))
 
-    def load(self, loader: Loader) -> None:
-        """Begin."""
-        self._loader = loader
+    def load(self, loader: Loader, stays: frozenset[Target] = frozenset()) -> None:
+        """Begin; what `stays` as it is is not loaded."""
+        self._loader, self.stays = loader, stays
         for name, work in (("rebuild", self._work), ("rebuild-progress", self._tell)):
             self._threads.append(threading.Thread(target=work, name=name, daemon=True))
         for thread in self._threads:

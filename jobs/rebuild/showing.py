@@ -14,13 +14,12 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from jobs.batch import TABLE, Target
 from jobs.machine import Swap
-from jobs.pipeline import Pipeline
+from jobs.pipeline import Pipeline, held_tables
 from jobs.rebuild.loading import Loaded
 from jobs.refresh.refresher import Refresher
 from jobs.refresh.ways import noted
 from jobs.twins import is_twin_name, live_name
 from jobs.unfit import LackingRows
-from sinks.delta import DeltaSink
 from sinks.history.columns import HISTORY
 from sinks.protocol import Position, Sink, SwappedSink
 
@@ -69,7 +68,7 @@ def _position(
     (target, twin), (queries, lacking) = pair, known
     if not target.is_derived:
         return lacking.marked(twin, position)
-    tables = {at.view: sink for at, sink in after.sinks.items() if at.sink == TABLE and isinstance(sink, DeltaSink)}
+    tables = held_tables(after.sinks)
     if target.sink != TABLE:
         return replace(position, offsets=noted({target.view: tables[target.view].held()}))
     marked = queries.marked(twin, position)

@@ -57,10 +57,9 @@ class FailingViews:
     def wait(self, view: str, below: str) -> None:
         """It reads a view that stands behind."""
         self._read.pop(view, None)
-        message = f"view {view} waits for {below}, which stopped alone"
-        trouble = Trouble("VIEW_WAITS", message, f"it follows by itself once {below} does: see `afterimage status`")
+        trouble = waiting(view, below)
         if self._troubles.get(view) != trouble:
-            _log.warning("view waits", view=view, reason=message)
+            _log.warning("view waits", view=view, reason=trouble.message)
         self._take(view, trouble)
 
     def succeed(self, view: str) -> None:
@@ -83,3 +82,9 @@ class FailingViews:
         # What is loaded beside is no view of anybody's: status tells why it is not shown.
         if not is_twin_name(view):
             metrics.VIEW_STOPPED.labels(view).set(stopped)
+
+
+def waiting(view: str, below: str) -> Trouble:
+    """Why a view that reads one that stands behind stands behind, or is not loaded."""
+    message = f"view {view} waits for {below}, which stopped alone"
+    return Trouble("VIEW_WAITS", message, f"it follows by itself once {below} does: see `afterimage status`")

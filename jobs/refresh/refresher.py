@@ -22,7 +22,7 @@ from cdc.lsn import format_lsn
 from jobs.batch import TABLE, Mode, Target, Task
 from jobs.failures import translated
 from jobs.ledger import LedgerState
-from jobs.pipeline import Pipeline
+from jobs.pipeline import Pipeline, held_tables
 from jobs.refresh.changes import Found, QueryChanges
 from jobs.refresh.difference import many_changes, require_unique, upserts
 from jobs.refresh.evaluation import Evaluation
@@ -48,11 +48,7 @@ class Refresher:
         self.pipeline = pipeline
         self._specs = dict(pipeline.specs)
         self._sinks = dict(pipeline.sinks)
-        self._tables = {
-            target.view: sink
-            for target, sink in pipeline.sinks.items()
-            if target.sink == TABLE and isinstance(sink, DeltaSink)
-        }
+        self._tables = held_tables(pipeline.sinks)
         self.relations = ReadRelations(spark, pipeline.specs, self._tables)
         self._positions: dict[Target, Position] = {}
         self.failing = FailingViews()
@@ -173,14 +169,15 @@ class Refresher:
     def _follow(self, task: Task) -> tuple[Written, Position]:
         """Another sink of a query holds what the query's table does."""
         target = task.target
-        spec, sink, table = self._specs[target.view], self._sinks[target], self._tables[target.view]
+        [name] = target.reads  # a twin may follow the live table
+        spec, sink, table = self._specs[target.view], self._sinks[target], self._tables[name]
         now = table.held()
-        position = replace(task.position, offsets=noted({spec.name: now}))
-        known = Held.of(self._positions[target].offsets.get(spec.name)) if target in self._positions else None
-        moved = self.relations.moved(spec.name)
+        position = replace(task.position, offsets=noted({name: now}))
+        known = Held.of(self._positions[target].offsets.get(name)) if target in self._positions else None
+        moved = self.relations.moved(name)
         led = way(known, now, moved.before if moved is not None else None)
         if task.mode is Mode.REPLACE or led is Way.ANEW or known is None:
-            return self._loaded(spec, sink, now, position), position
+            return self._loaded(spec, sink, (table, now), position), position
         if led is Way.STAY or (led is Way.BATCH and moved is not None and moved.changes is None):
             sink.advance(position)
             return Written(), position
@@ -190,7 +187,7 @@ class Refresher:
             changes = self._between(spec, table, known, now, position.lsn)
         except PySparkException:
             # The former version went with its time.
-            return self._loaded(spec, sink, now, position), position
+            return self._loaded(spec, sink, (table, now), position), position
         return sink.write(changes, position), position
 
     def _between(self, spec: ViewSpec, table: DeltaSink, known: Held, now: Held, lsn: int) -> DataFrame:
@@ -200,8 +197,9 @@ class Refresher:
         changes.count()
         return changes
 
-    def _loaded(self, spec: ViewSpec, sink: Sink, now: Held, position: Position) -> Written:
-        rows = rows_at(self.spark, self._tables[spec.name].path, now)
+    def _loaded(self, spec: ViewSpec, sink: Sink, rows_of: tuple[DeltaSink, Held], position: Position) -> Written:
+        table, now = rows_of
+        rows = rows_at(self.spark, table.path, now)
         return sink.replace(upserts(replace(spec, hidden=()), rows, position.lsn), position)
 
     def _tell(self, spec: ViewSpec, position: Position, outcome: Outcome) -> None:

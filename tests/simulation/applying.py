@@ -11,19 +11,19 @@ from typing import Any
 
 from cdc.errors import OperatorError, TransientError
 from cdc.progress import Progress
-from jobs.batch import Mode, Target, Task, held_back, stages
+from jobs.batch import TABLE, Mode, Target, Task, held_back, stages
 from jobs.control.halt import Step, next_step
 from jobs.control.records import Kind, Request
 from jobs.machine import Ask, Asked, Effect, Load, Locate, Record, Run, Swap, apply_machine
 from jobs.twins import is_twin
 from tests.simulation.broker import PROGRESS, Broker
-from tests.simulation.declaring import Declared, Files, Print, declared
+from tests.simulation.declaring import DECLARED, Declared, Files, Print, declared
 from tests.simulation.rebuilding import SimulatedRebuilds
 from tests.simulation.refreshing import SimulatedRefresher
 from tests.simulation.sinks import DeltaSink, SimulatedSink, open_sink
 from tests.simulation.stores import Stores
 from tests.simulation.views import Range, ViewChanges, read_changes
-from tests.simulation.world import Steps, World
+from tests.simulation.world import Steps, World, require
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class ApplyProcess:
         self._targets = targets
         self._refresher = SimulatedRefresher(world, {}, {})
         self._declared: Declared
-        self._files: dict[str, int] = {}
+        self._files: tuple[object, ...] = ()
         self._rebuilds: SimulatedRebuilds
         self._boundary: Progress | None = None
         self._read_to = 0
@@ -83,10 +83,10 @@ class ApplyProcess:
 
     def _drive(self) -> Steps:
         targets = self._captured(self._newest_boundary())
-        self._files = dict(self._control.files.said)
-        self._declared = declared(targets, self._control.files, self._stands)
+        self._files = self._control.files.state()
+        self._declared = declared(targets, self._control.files, self._stands, lambda: bool(self._stores.ledger))
         live = self._declared.live
-        sinks = {target: self._open(target, live[target.view]) for target in targets}
+        sinks = {at: self._open(at, live[at.view], form or 0) for at, form in self._declared.sinks.items()}
         self._refresher = SimulatedRefresher(self._world, sinks, live)
         self._ledger_at = None
         machine = self._machine()
@@ -97,11 +97,11 @@ class ApplyProcess:
             answer = yield from self._carry_out(effect)
             yield f"after {type(effect).__name__}"
 
-    def _open(self, target: Target, declared: Print) -> SimulatedSink:
-        return open_sink(self._world, self._stores, target, declared, self._is_owner)
+    def _open(self, target: Target, declared: Print, form: int) -> SimulatedSink:
+        return open_sink(self._world, self._stores, target, declared, form, self._is_owner)
 
-    def _stands(self, target: Target, declared: Print) -> bool:
-        return self._open(target, declared).position() is not None
+    def _stands(self, target: Target, declared: Print, form: int) -> bool:
+        return self._open(target, declared, form).position() is not None
 
     def _machine(self) -> Any:
         return apply_machine()
@@ -132,9 +132,9 @@ class ApplyProcess:
         step: Step = next_step(self._control.requests, lsn or 0)
         self._world.saw("apply may:", type(step).__name__)
         boundary = self._newest_boundary()
-        if len(self._captured(boundary)) > sum(not is_twin(target) for target in self._sinks):
+        if len(self._captured(boundary)) > len(self._declared.targets):
             raise TransientError("a table has come")
-        if self._files != self._control.files.said:
+        if self._files != self._control.files.state():
             raise TransientError("a file has changed")
         for view in self._control.rebuilds.values():
             self._refresher.try_again(view)
@@ -169,6 +169,7 @@ class ApplyProcess:
     def _run(self, tasks: list[Task]) -> Steps:
         """Stage by stage; the targets of queries that failed, and of what depends on them."""
         self._world.note("apply runs", *[(t.target.view, t.target.sink, t.mode.value, t.position.lsn) for t in tasks])
+        self._require_beside(tasks)
         stayed: set[Target] = set()
         try:
             for stage in stages(tasks):
@@ -225,6 +226,28 @@ class ApplyProcess:
             yield from sink.advance(task.position)
         return [task.target]
 
+    def _require_beside(self, tasks: list[Task]) -> None:
+        """Nobody waits for a view that is new."""
+        replaced = {task.target.view for task in tasks if task.mode is Mode.REPLACE and not is_twin(task.target)}
+        require(not any(map(self._is_new, replaced)), "all views wait for one that is new", replaced)
+        for task in tasks:
+            if task.mode is Mode.REPLACE and not is_twin(task.target) and task.target.sink != TABLE:
+                require(not self._has_other_form(task.target), "all views wait for other options", task.target)
+
+    def _has_other_form(self, target: Target) -> bool:
+        """Whether it holds the rows of its view as other options say, as its table does, and the text was kept."""
+        store, files, live = self._stores.versioned[target], self._control.files, self._declared
+        is_told = target.view in files.kept and files.kept_forms.get(target, 0) == store.form
+        is_same = store.standing is not None and store.declared == live.live[target.view]
+        if not (is_told and is_same and store.form != live.sinks[target]):
+            return False
+        tables = [self._stores.delta[at][-1] for at in self._sinks if (at.view, at.sink) == (target.view, TABLE)]
+        return any(table.position is not None and table.declared == store.declared for table in tables)
+
+    def _is_new(self, view: str) -> bool:
+        """Whether nothing of the view has ever been shown, while others are live."""
+        return bool(self._stores.ledger) and view in DECLARED and view not in self._stores.known
+
     def _read(self, task: Task) -> ViewChanges:
         wanted = Range(task.start, task.end, task.floor_lsn, task.position.lsn)
         return read_changes(self._broker, task.target, self._refresher.declared[task.target.view], wanted)
@@ -239,12 +262,16 @@ class ApplyProcess:
         }
         if self._ledger_at is not None and self._ledger_at != len(stores.ledger):
             raise TransientError("another process wrote the ledger")
+        if not stores.ledger:
+            stores.known |= {target.view for target in self._sinks}
         stores.commit_ledger(rows)
         self._ledger_at = len(stores.ledger)
         files, texts = self._control.files, self._declared.texts | self._rebuilds.changed
-        if files.kept not in (None, texts):
+        forms = {**self._declared.forms, **self._rebuilds.reformed}
+        if not texts.items() <= files.kept.items() or not forms.items() <= files.kept_forms.items():
             yield "ledger written"
-        files.kept = texts
+        files.kept |= texts
+        files.kept_forms = {**files.kept_forms, **forms}
         self._rebuilds.answer(effect.rebuilt)
         if self._rebuilds.changed:
             raise TransientError("views are declared otherwise")

@@ -1,4 +1,4 @@
-"""The rules of rebuilds beside the live views, and of views whose files change, broken."""
+"""The rules of rebuilds beside the live views, and of views whose files change or are new, broken."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Final
 
 import jobs.declarations
 import jobs.machine
+import jobs.other_sinks
 import jobs.twins
-from tests.simulation import rebuilding, sinks
+from tests.simulation import applying, declaring, rebuilding, sinks
 from tests.simulation.mutants import broken
 
 REBUILDS: Final = (
@@ -16,7 +17,8 @@ REBUILDS: Final = (
         jobs.machine,
         "_join",
         "state.twins.get(twin, position)",
-        "state.twins.get(twin) or next(p for t, p in state.positions.items() if twin == twins_of([t], t.view).get(t))",
+        "state.twins.get(twin) or next((p for t, p in state.positions.items() "
+        "if twin == twins_of(state.positions, t.view).get(t)), position)",
         rebuild_asked=0.2,
     ),
     broken(
@@ -63,7 +65,7 @@ CHANGES: Final = (
         "read the twins of what is loaded together",
         jobs.twins,
         "_twin",
-        "twin_name(name) if name in views else name",
+        "twin_name(name) if name in tables else name",
         "twin_name(name) if name == target.view else name",
         declaration_edited=0.5,
     ),
@@ -82,5 +84,50 @@ CHANGES: Final = (
         "(self._declared.coming if wish.is_change else {})",
         "{}",
         declaration_edited=0.5,
+    ),
+)
+
+NEW_VIEWS: Final = (
+    broken(
+        "load a new view beside those that are live",
+        declaring,
+        "new_views",
+        "untold and are_live()",
+        "False",
+        view_added=0.3,
+    ),
+    broken(
+        "load a new view beside although what it reads is replaced",
+        declaring,
+        "chosen",
+        "left = live.keys() & new",
+        "left = set()",
+        view_added=0.5,
+        declaration_edited=0.5,
+        store_lost=0.1,
+    ),
+    broken(
+        "keep the text of what is shown",
+        applying,
+        "declared",
+        "for name, said in follow.items() if name in DECLARED",
+        "for name, said in {**dict.fromkeys(coming, files.said), **follow}.items() if name in DECLARED",
+        view_added=0.5,
+    ),
+    broken(
+        "load no view that reads one which stopped alone",
+        rebuilding.SimulatedRebuilds,
+        "load",
+        "if read & self._refresher.failing:",
+        "if False:",
+        view_added=0.5,
+    ),
+    broken(
+        "load what other options need beside",
+        jobs.other_sinks,
+        "live_sinks",
+        "if not lacking:",
+        "if True:",
+        options_edited=0.5,
     ),
 )

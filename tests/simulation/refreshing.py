@@ -54,8 +54,12 @@ class SimulatedRefresher:
         known = self._positions.get(target)
         return replace(position, offsets=known.offsets) if target.is_derived and known is not None else position
 
+    def table(self, name: str) -> DeltaSink:
+        """A relation's table."""
+        return self._tables[name]
+
     def held(self, name: str) -> Held:
-        """What a relation's table holds now."""
+        """What it holds now."""
         return self._tables[name].held()
 
     def join(
@@ -185,13 +189,14 @@ class SimulatedRefresher:
         return {key_of(name, side[key]) for side in (was, rows_now) for key in changed if key in side}
 
     def _follow(self, task: Task) -> Steps:
-        target, sink, table = task.target, self.sinks[task.target], self._tables[task.target.view]
+        target, [name] = task.target, task.target.reads
+        sink, table = self.sinks[target], self._tables[name]
         if task.stage == 0:
             self._world.saw("caught up:", task.mode.value)
         now = table.held()
-        position = replace(task.position, offsets=noted({target.view: now}))
-        known = Held.of(self._positions[target].offsets.get(target.view)) if target in self._positions else None
-        moved = self._moved.get(target.view)
+        position = replace(task.position, offsets=noted({name: now}))
+        known = Held.of(self._positions[target].offsets.get(name)) if target in self._positions else None
+        moved = self._moved.get(name)
         led = way(known, now, moved.before if moved is not None else None)
         if led is Way.COMPARE and self._world.happens("old version is gone"):
             led = Way.ANEW

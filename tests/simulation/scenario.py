@@ -15,7 +15,8 @@ from jobs.control.records import Kind
 from tests.simulation.applying import ApplyProcess, Control
 from tests.simulation.broker import Broker
 from tests.simulation.capturing import NOT_FROZEN_HERE, CaptureProcess
-from tests.simulation.declaring import EDITABLE, print_of
+from tests.simulation.declaring import print_of
+from tests.simulation.editing import NONE, Changes, Editor
 from tests.simulation.published import Published
 from tests.simulation.queries import QUERIES, READ
 from tests.simulation.sinks import open_sink
@@ -33,9 +34,9 @@ TAKEN: Final = {"FENCED", "APPLY_TAKEN_OVER", "SLOT_IN_USE"}
 class Scenario:
     """All models and processes of one run."""
 
-    def __init__(self, world: World, steps: int = STEPS, edited: str | None = None) -> None:
+    def __init__(self, world: World, steps: int = STEPS, changes: Changes = NONE) -> None:
         self.world = world
-        self._edited = edited
+        self._changes = changes
         self._steps = steps
         self.source = Source(world)
         self.broker = Broker(world)
@@ -46,6 +47,7 @@ class Scenario:
         self.targets: list[Target] = world.rng.sample(TARGETS, count)
         if world.has_queries:
             self.targets += [target for target in (*READ, *QUERIES) if target not in self.targets]
+        self._editor = Editor(world, self.control.files, self.targets)
         self._running: dict[str, Steps] = {}
         self._at: dict[str, str] = {}
         self._zombies: list[Steps] = []
@@ -71,9 +73,9 @@ class Scenario:
     def _step(self) -> None:
         world = self.world
         world.now_s += 0.0005
-        if self._edited is not None and self.control.files.kept is not None:
-            self.control.files.edit(self._edited)
-            self._edited = None
+        if self.control.files.kept:
+            self._editor.change(self._changes)
+            self._changes = NONE
         drawn = world.rng.random()
         if drawn < 0.44:
             self._advance("capture", self._new_capture, "capture killed", "capture frozen while another takes over")
@@ -117,8 +119,7 @@ class Scenario:
             self.broker.compact(self.published.boundaries[-1].ends)
         if world.happens("store lost"):
             self.stores.lose(world.rng.choice(self.targets))
-        if world.happens("declaration edited"):
-            self.control.files.edit(world.files.choice(EDITABLE))
+        self._editor.draw()
 
     def _end_all_apply(self) -> None:
         self._zombies = [zombie for zombie in self._zombies if zombie not in self._applying]
@@ -218,19 +219,24 @@ class Scenario:
             return False
         if source.slot is None or source.slot.confirmed < source.wal_end or self.control.rebuilds:
             return False
-        stores, stay = self.stores.versioned, self.stores.fails
+        stay, forms = self.stores.fails, self.control.files.forms
+        stores = {
+            at: store
+            for at, store in self.stores.versioned.items()
+            if store.standing is not None and store.form == forms.get(at, 0)
+        }
         lsns = {
-            store.standing.lsn if store.standing else None
+            store.standing.lsn
             for at, store in stores.items()
-            if not stay(at, store.declared)
+            if store.standing is not None and not stay(at, store.declared)
         }
         ledger = self.stores.ledger[-1] if self.stores.ledger else {}
         declared = {target: self.stores.delta[target][row.version].declared for target, row in ledger.items()}
         lsns |= {row.position.lsn for target, row in ledger.items() if not stay(target, declared[target])}
-        shown = {**declared, **{target: store.declared for target, store in stores.items() if store.standing}}
-        said = self.control.files.said
-        filed = {target: print_of(target.view, said) for target in shown}
-        if any(filed[target] != each and not stay(target, filed[target]) for target, each in shown.items()):
+        shown = {**declared, **{target: store.declared for target, store in stores.items()}}
+        named = [target for target in self.targets if forms.get(target, 0) is not None]
+        filed = {target: print_of(target.view, self.control.files.said) for target in named}
+        if any(shown.get(target) != each and not stay(target, each) for target, each in filed.items()):
             return False
         return lsns == {newest.lsn} and not self.world.late and not self._zombies
 
@@ -244,22 +250,22 @@ def simulate(seed: int, rates: Mapping[str, float] | None = None) -> World:
 
 
 def simulate_one_fault(
-    seed: int, kind: str, number: int, steps: int, rebuilt: str | None = None, edited: str | None = None
+    seed: int, kind: str, number: int, steps: int, rebuilt: str | None = None, changes: Changes = NONE
 ) -> OneFault:
-    """Run one seed with this fault alone, the `number`th time that it could happen, and one view rebuilt or edited."""
+    """Run one seed with this fault alone, the `number`th time that it could happen, and a view rebuilt, or changes."""
     world = OneFault(seed, kind, number)
-    again = f"simulate_one_fault({seed}, {kind!r}, {number}, {steps}, {rebuilt!r}, {edited!r})"
-    run(world, again, steps, rebuilt, edited)
+    again = f"simulate_one_fault({seed}, {kind!r}, {number}, {steps}, {rebuilt!r}, {changes!r})"
+    run(world, again, steps, rebuilt, changes)
     return world
 
 
-def run(world: World, again: str, steps: int = STEPS, rebuilt: str | None = None, edited: str | None = None) -> None:
+def run(world: World, again: str, steps: int = STEPS, rebuilt: str | None = None, changes: Changes = NONE) -> None:
     """Run a scenario; a Violation shows the last steps and how to run it again."""
     try:
-        scenario = Scenario(world, steps, edited)
+        scenario = Scenario(world, steps, changes)
         if rebuilt is not None:
             scenario.control.ask(Kind.REBUILD, view=rebuilt)
         scenario.run()
-    except (AssertionError, CdcError) as error:
+    except (AssertionError, CdcError, LookupError) as error:
         trace = "\n".join(" ".join(map(str, step)) for step in world.trace)
         raise Violation(f"seed {world.seed}: {error}\n{trace}\nreplay: {again}") from error

@@ -58,10 +58,10 @@ class DeltaSink:
     def position(self) -> Position | None:
         """The newest commit's position, or the ledger's if it names that very version."""
         latest = self._latest()
-        self._turn = latest.turn if latest is not None else 0
+        self._generation, self._turn = (latest.generation, latest.turn) if latest is not None else (0, 0)
         if latest is None or latest.position is None or latest.declared != self._declared:
             return None
-        self.version, self._generation = latest.number, latest.generation
+        self.version = latest.number
         row = self._stores.ledger[-1].get(self._target) if self._stores.ledger else None
         return row.position if row is not None and row.version == latest.number else latest.position
 
@@ -100,10 +100,9 @@ class DeltaSink:
         yield from self._commit(self._latest(), rows, self._generation, position)
 
     def supersede(self, former: Any, loaded: Any, position: Position) -> Steps:
-        """The same in a new generation, over what the former declaration's sink knows."""
+        """The same in a new generation, over what the former declaration's sink knows, or nobody."""
         yield "before adoption"
-        former.held()
-        self._turn, generation = former._turn, self._stores.next_generation()
+        self._turn, generation = (former or self).turn_as_left(), self._stores.next_generation()
         rows = loaded.rows_at(loaded.held())
         yield "files moved"
         yield from self._commit(self._latest(), rows, generation, position)
@@ -119,6 +118,13 @@ class DeltaSink:
         if latest is None or (latest.generation, latest.turn) != (self._generation, self._turn):
             raise TransientError("another process has written the table, or it is gone")
         return Held(latest.number, latest.generation, latest.turn)
+
+    def turn_as_left(self) -> int:
+        """The table's, of whatever declaration, if it still is what this process located or wrote."""
+        latest = self._latest()
+        if (self._generation, self._turn) != ((latest.generation, latest.turn) if latest is not None else (0, 0)):
+            raise TransientError("another process has written the table")
+        return self._turn
 
     def rows_at(self, held: Held) -> Rows:
         """The rows of a version."""
@@ -154,19 +160,26 @@ class VersionedSink:
     """Search or cache, as one process knows it."""
 
     def __init__(
-        self, world: World, stores: Stores, target: Target, declared: Print, is_owner: Callable[[], bool]
+        self,
+        world: World,
+        stores: Stores,
+        target: Target,
+        declared: Print,
+        is_owner: Callable[[], bool],
+        form: int,
     ) -> None:
         self._world = world
         self._stores = stores
         self._target = target
         self._declared = declared
         self._is_owner = is_owner
+        self._form = form
         self._known: tuple[int | None, Position | None] = None, None
         stores.versioned.setdefault(target, VersionedStore())
 
     def position(self) -> Position | None:
         """From the store alone."""
-        if self._store.declared != self._declared:
+        if not self._is_ours:
             self._known = None, None
             return None
         self._known = self._store.live, self._store.standing
@@ -192,7 +205,7 @@ class VersionedSink:
         yield "generation begun"
         yield from self._put_all(generation, rows)
         yield "generation loaded"
-        if not self._stores.switch(self._target, generation, position, self._declared):
+        if not self._stores.switch(self._target, generation, position, self._declared, self._form):
             raise TransientError("the store was emptied meanwhile")
         self._known = generation, position
         yield "generation switched"
@@ -202,10 +215,10 @@ class VersionedSink:
         yield from self.supersede(self, loaded, position)
 
     def supersede(self, former: Any, loaded: Any, position: Position) -> Steps:
-        """The same over what the former declaration's sink knows."""
-        former._require()
+        """The same over what the former declaration's sink knows, or nobody."""
+        (former or self).require_as_left()
         yield "before switch"
-        if not self._stores.switch(self._target, loaded.generation, position, self._declared):
+        if not self._stores.switch(self._target, loaded.generation, position, self._declared, self._form):
             raise TransientError("the store was emptied meanwhile")
         self._known = loaded.generation, position
         yield "generation switched"
@@ -227,12 +240,23 @@ class VersionedSink:
     def _store(self) -> VersionedStore:
         return self._stores.versioned[self._target]
 
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the store's rows are of this declaration and form."""
+        return (self._store.declared, self._store.form) == (self._declared, self._form)
+
     def _require(self) -> tuple[int, Position]:
         """What this process knows, if nobody has emptied, switched or moved it: its changes fit nothing else."""
         generation, standing = self._known
         if generation is None or standing is None or (self._store.live, self._store.standing) != self._known:
             raise TransientError("the rows went away")
         return generation, standing
+
+    def require_as_left(self) -> None:
+        """What is stored of this declaration, if anything, is what this process located or wrote."""
+        store = self._store
+        if self._known != ((store.live, store.standing) if self._is_ours else (None, None)):
+            raise TransientError("another process has written the store")
 
     def _put_all(self, generation: int, changes: Changes) -> Steps:
         rng, world = self._world.rng, self._world
@@ -290,13 +314,18 @@ def open_twin(world: World, stores: Stores, live: Target, twin: Target, declared
     if live.sink == "delta":
         stores.delta.pop(twin, None)
         return DeltaSink(world, stores, twin, declared)
-    return VersionedTwin(world, stores, live, declared, lambda: True)
+    return VersionedTwin(world, stores, live, declared, lambda: True, 0)
 
 
 def open_sink(
-    world: World, stores: Stores, target: Target, declared: Print, is_owner: Callable[[], bool] = lambda: True
+    world: World,
+    stores: Stores,
+    target: Target,
+    declared: Print,
+    form: int = 0,
+    is_owner: Callable[[], bool] = lambda: True,
 ) -> DeltaSink | VersionedSink:
     """The sink of a target, opened anew as by a new process."""
     if target.sink == "delta":
         return DeltaSink(world, stores, target, declared)
-    return VersionedSink(world, stores, target, declared, is_owner)
+    return VersionedSink(world, stores, target, declared, is_owner, form)

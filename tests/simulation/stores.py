@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from jobs.batch import Target
 from jobs.twins import is_twin
 from sinks.protocol import Position
-from tests.simulation.declaring import EDITABLE, Print
+from tests.simulation.declaring import DECLARED, Print
 from tests.simulation.published import Published
 from tests.simulation.source import Source
 from tests.simulation.tables import Values
@@ -63,6 +63,7 @@ class VersionedStore:
     live: int | None = None
     standing: Position | None = None
     declared: Print = (0,)
+    form: int = 0
     generations: dict[int, Generation] = field(default_factory=dict)
 
 
@@ -76,6 +77,8 @@ class Stores:
         self.delta: dict[Target, list[DeltaVersion]] = {}
         self.ledger: list[Mapping[Target, LedgerRow]] = []
         self.versioned: dict[Target, VersionedStore] = {}
+        self.known: set[str] = set()
+        """Views that were there at the first batch, or of which anything has been shown since."""
         self.generations = 0
         self._expected: dict[tuple[str, Print, int], Rows | None] = {}
 
@@ -89,6 +92,7 @@ class Stores:
         assert version.position is not None
         if not is_twin(target):
             self.check(target, version.declared, version.rows, version.position)
+            self.known.add(target.view)
         self.delta.setdefault(target, []).append(version)
 
     def commit_ledger(self, rows: Mapping[Target, LedgerRow]) -> None:
@@ -111,7 +115,7 @@ class Stores:
             version = shown[target.view]
             self.check(target, version.declared, version.rows, row.position)
             read = [
-                each for name in target.reads if name in EDITABLE and name in shown for each in shown[name].declared
+                each for name in target.reads if name in DECLARED and name in shown for each in shown[name].declared
             ]
             mixed = read and list(version.declared[1:]) != read
             require(not mixed, "a query's rows are of another declaration than what it reads", target, shown)
@@ -143,14 +147,15 @@ class Stores:
             store.standing = position
         return True
 
-    def switch(self, target: Target, generation: int, position: Position, declared: Print) -> bool:
+    def switch(self, target: Target, generation: int, position: Position, declared: Print, form: int = 0) -> bool:
         """Show a loaded generation, pointer and position in one step."""
         store = self.versioned[target]
         loaded = store.generations.get(generation)
         if loaded is None or loaded.state != "loading":
             return False
         self.check(target, declared, loaded.shown, position)
-        store.declared = declared
+        store.declared, store.form = declared, form
+        self.known.add(target.view)
         if store.live is not None:
             store.generations[store.live].state = "retired"
         loaded.state, store.live, store.standing = "live", generation, position

@@ -12,7 +12,7 @@ from tests.simulation.capture_rules import CAPTURE
 from tests.simulation.chunk_rules import CHUNKS
 from tests.simulation.mutants import Mutant
 from tests.simulation.query_rules import QUERIES, STOPPED
-from tests.simulation.rebuild_rules import CHANGES, REBUILDS
+from tests.simulation.rebuild_rules import CHANGES, NEW_VIEWS, REBUILDS
 from tests.simulation.scenario import simulate
 from tests.simulation.table_rules import TABLES
 from tests.simulation.world import TABLE_EVENTS, Violation
@@ -25,7 +25,9 @@ QUIET: Final = dict.fromkeys(TABLE_EVENTS, 0.0)
 
 
 @pytest.mark.parametrize(
-    "mutant", CAPTURE + CHUNKS + APPLY + QUERIES + REBUILDS + CHANGES, ids=lambda mutant: mutant.rule
+    "mutant",
+    CAPTURE + CHUNKS + APPLY + QUERIES + REBUILDS + CHANGES + NEW_VIEWS,
+    ids=lambda mutant: mutant.rule,
 )
 def test_a_broken_rule_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
     mutant.edit.apply(monkeypatch)

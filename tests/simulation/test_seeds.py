@@ -9,8 +9,9 @@ from typing import Final
 import pytest
 
 from jobs.refresh.ways import Way
+from tests.simulation.editing import Changes
 from tests.simulation.scenario import simulate, simulate_one_fault
-from tests.simulation.world import FAULTS, FILE_EVENTS, QUERY_EVENTS, TABLE_EVENTS
+from tests.simulation.world import FAULTS, FILE_EVENTS, NEW_FILE_EVENTS, QUERY_EVENTS, TABLE_EVENTS
 
 SEEDS: Final = int(os.environ.get("AFTERIMAGE_SEEDS", "1000"))
 ONE: Final = os.environ.get("AFTERIMAGE_SEED")
@@ -36,14 +37,24 @@ FATAL: Final = (
 REBUILT: Final = ((37, "known"), (12, "pieces"), (33, "rich"))
 """In these seeds the view is swapped while faults go on."""
 
-EDITED: Final = ((6, "known"), (90, "pieces"), (10, "rich"))
-"""In these the view's file changes after the first batch, and what it says then is shown while faults go on."""
+CHANGED: Final = (
+    (6, Changes("known")),
+    (90, Changes("pieces")),
+    (10, Changes("rich")),
+    (6, Changes(added=("few",))),
+    (10, Changes(added=("most", "best"))),
+    (90, Changes("pieces", ("most",))),
+    (6, Changes(other=("known", "search"))),
+    (10, Changes(other=("rich", "search"))),
+)
+"""In these view files change, or come, after the first batch, and what they say then is shown while faults go on."""
 
 EVENTS: Final = (
     *FAULTS,
     *TABLE_EVENTS,
     *QUERY_EVENTS,
     *FILE_EVENTS,
+    *NEW_FILE_EVENTS,
     *(f"table {what}" for what in ("is copied", "joined", "given up")),
     "looked at tables again",
     *(f"published {kind}" for kind in ("snapshot", "stream", "idle", "part")),
@@ -60,6 +71,15 @@ EVENTS: Final = (
     *("change loads", "change fails", "changed view", "changed group"),
     *(f"changed: {sink} row-wise" for sink in ("delta", "search", "cache")),
     *(f"changed: {sink} query" for sink in ("delta", "search", "cache")),
+    *("new view", "new group", "change waits", "read from tables", "read from topics"),
+    *(
+        "sinks of view",
+        "sink of search row-wise",
+        "sink of cache row-wise",
+        "sink of search query",
+        "sink of cache query",
+    ),
+    *(f"new: {sink} {kind}" for sink in ("delta", "search", "cache") for kind in ("row-wise", "query")),
     *("rebuild loads", "rebuild loaded", *(f"swapped: {sink} row-wise" for sink in ("delta", "search", "cache"))),
     *(f"swapped: {sink} query" for sink in ("delta", "search", "cache")),
     *("caught up: write", "query fails", "query waits", "query left alone"),
@@ -103,13 +123,15 @@ def test_every_single_place_of_a_fault_in_a_rebuild_is_survived(kind: str, seed:
 @pytest.mark.parametrize(
     "kind", ["apply killed", "delta reply lost", "delta conflict", "store request late", "store lost"]
 )
-@pytest.mark.parametrize(("seed", "view"), EDITED)
-def test_every_single_place_of_a_fault_in_a_change_is_survived(kind: str, seed: int, view: str):
-    world = simulate_one_fault(seed, kind, 0, SHORT, edited=view)
-    assert any(count for what, count in world.counts.items() if what.startswith("changed"))
+@pytest.mark.parametrize(("seed", "changes"), CHANGED)
+def test_every_single_place_of_a_fault_in_a_change_is_survived(kind: str, seed: int, changes: Changes):
+    world = simulate_one_fault(seed, kind, 0, SHORT, changes=changes)
+    what = "new and changed" if changes.edited and changes.added else "changed" if changes.edited else "new"
+    what = "sinks of" if changes.other else what
+    assert any(world.counts[f"{what} {number}"] for number in ("view", "group"))
 
     for number in range(1, world.chances + 1):
-        simulate_one_fault(seed, kind, number, SHORT, edited=view)
+        simulate_one_fault(seed, kind, number, SHORT, changes=changes)
 
 
 def test_a_seed_repeats_itself():

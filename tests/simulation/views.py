@@ -14,7 +14,7 @@ from jobs.batch import Target
 from jobs.twins import live_name
 from tests.simulation.broker import Broker
 from tests.simulation.declaring import Print
-from tests.simulation.queries import due
+from tests.simulation.queries import ADDED_QUERIES, due
 from tests.simulation.source import State
 from tests.simulation.tables import ACCOUNTS, LINES, OIDS, TAGS, TOPICS, Seen, Values
 
@@ -30,6 +30,16 @@ TARGETS: Final = (
     Target("stock", "cache", TOPICS[LINES.oid]),
 )
 
+ADDED: Final = (
+    Target("few", "delta", TOPICS[LINES.oid]),
+    Target("few", "search", TOPICS[LINES.oid]),
+    Target("few", "cache", TOPICS[LINES.oid]),
+    *ADDED_QUERIES,
+)
+"""Of views whose files come later."""
+ADDITIONS: Final = (("few",), ("most",), ("most", "best"), ("best",))
+"""What comes at once; a query reads what is there, or comes with it."""
+
 
 def projected(view: str, declared: Print, row: Values) -> Values | None:
     """The view's row of a table's row; None when the filter refuses it. A twin is as its view."""
@@ -38,6 +48,8 @@ def projected(view: str, declared: Print, row: Values) -> Values | None:
         identity, name, note, extra = row
         shown = (identity, f"{name}{'?' if variant else '!'}", extra)
         return shown if isinstance(name, str) and (name < "n" or variant) and note is not None else None
+    if view == "few":
+        return row[:3] if isinstance(row[2], int) and row[2] < 3 + variant else None
     if view == "stock":
         return row[:3] if isinstance(row[2], int) and row[2] > 2 - variant else None
     return row

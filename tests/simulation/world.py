@@ -66,6 +66,10 @@ QUERY_EVENTS: Final = {"old version is gone": 0.1}
 FILE_EVENTS: Final = {"declaration edited": 0.15}
 
 
+# Drawn apart as well.
+NEW_FILE_EVENTS: Final = {"view added": 0.1, "options edited": 0.1}
+
+
 Steps = Generator[str, None, Any]
 """A process, one step at a time; each is named."""
 
@@ -104,6 +108,8 @@ class World:
         self.rates |= {kind: rate * self.apart.choice((0, 1, 4)) for kind, rate in QUERY_EVENTS.items()}
         self.files = Random(seed + 3_000_000)
         self.rates |= {kind: rate * self.files.choice((0, 1, 4)) for kind, rate in FILE_EVENTS.items()}
+        self.news = Random(seed + 4_000_000)
+        self.rates |= {kind: rate * self.news.choice((0, 1, 4)) for kind, rate in NEW_FILE_EVENTS.items()}
         self.trace: deque[tuple[object, ...]] = deque(maxlen=TRACE_LENGTH)
         self.late: list[Callable[[], object]] = []
 
@@ -126,6 +132,8 @@ class World:
             return self.side
         if kind in FILE_EVENTS:
             return self.files
+        if kind in NEW_FILE_EVENTS:
+            return self.news
         return self.apart if kind in QUERY_EVENTS else self.rng
 
     def saw(self, *what: str) -> None:

@@ -104,6 +104,17 @@ def test_a_new_view_that_live_rows_are_computed_from_is_loaded_at_once():
     assert groups == ()
 
 
+def test_a_new_view_is_coming_even_where_what_it_reads_is_replaced_at_once():
+    """The rows of the changed view were lost, or it was shown before apply was killed."""
+    filed = specs(orders="1", below="2", above="2", beside="1")
+    filed |= {"new": spec("new", "1", reads=("below",)), "newer": spec("newer", "1", reads=("new", "above"))}
+
+    live, groups = chosen(filed, FORMER, lambda each: each.name != "below", {"new", "newer"})
+
+    assert prints(live) == {"orders": "1", "below": "2", "above": "2", "beside": "1"}
+    assert groups == (("new", "newer"),)
+
+
 def test_a_new_view_that_has_nothing_beside_is_loaded_at_once():
     filed = FORMER | {"new": spec("new", "1", sinks=("kafka",))}
 
@@ -121,6 +132,8 @@ def test_sinks_alone_are_no_other_declaration():
 
 def test_what_is_declared_otherwise_by_now_is_proved_again():
     assert declared_otherwise(specs(a="1", b="1").values(), specs(a="1", b="2", c="1").values()) == [spec("b", "2")]
+    moved = spec("b", "1", sinks=("delta", "cache"))
+    assert declared_otherwise(specs(a="1", b="1").values(), [*specs(a="1").values(), moved]) == [moved]
 
 
 def request(name: str, view: str, *, prove: bool = False) -> Request:

@@ -143,7 +143,7 @@ class TestRebuilds:
         assert load == Load("r1", "orders", boundary(30))
         assert record == Record({MIRROR: at(30), INDEX: at(30)}, {})
         assert machine.send(None) == Ask(30)
-        assert machine.send(asked(30, r1=Rebuild("orders"))) == Ask(30)
+        assert machine.send(asked(30, r1=Rebuild("orders", is_loading=True))) == Ask(30)
 
     def test_what_has_failed_is_loaded_again_once_it_is_wanted_again(self):
         machine = self.machine()
@@ -151,8 +151,7 @@ class TestRebuilds:
         machine.send(None)
         machine.send(None)
 
-        assert machine.send(asked(20, r1=Rebuild("orders"))) == Ask(20)
-        assert machine.send(asked(20)) == Ask(20)
+        assert machine.send(asked(20, r1=Rebuild("orders", is_loading=True))) == Ask(20)
         assert machine.send(asked(20, r1=Rebuild("orders"))) == load
 
     def test_it_is_not_loaded_short_of_the_boundary(self):
@@ -241,6 +240,30 @@ class TestRebuilds:
         assert {task.target for task in run.tasks} == {MIRROR, INDEX, self.LOG, *twins.values()}
         assert swap == Swap(twins, dict.fromkeys(twins, at(40)))
         assert record == Record(dict.fromkeys(twins, at(40)), {"r1": "orders"})
+
+    def test_where_only_a_sink_is_coming_the_others_stay_as_they_are(self):
+        machine = self.machine(self.LOG)
+        cache = Target("orders", "cache", TOPIC)
+        twins = twins_of([cache], "orders")
+        wanted = Rebuild(
+            "orders", {twin: at(20) for twin in twins.values()}, becomes=(MIRROR, cache), stays=frozenset({MIRROR})
+        )
+
+        machine.send(asked(40, r1=wanted))
+        swap = machine.send(frozenset())
+        record = machine.send(None)
+
+        assert swap == Swap(twins, {cache: at(40)})
+        assert record == Record({MIRROR: at(40), cache: at(40)}, {"r1": "orders"})
+
+    def test_a_sink_of_a_query_that_fails_is_not_loaded(self):
+        query = Target("lines", "delta", "", 1, (TOPIC,), ("orders",))
+        cache = Target("lines", "cache", "", 2, (TOPIC,), ("lines",))
+        machine, _ = located({MIRROR: at(10), query: at(10)})
+
+        machine.send(asked(20, r1=Rebuild("lines", becomes=(query, cache), stays=frozenset({query}))))
+
+        assert isinstance(machine.send(frozenset({query})), Record)
 
     @pytest.mark.parametrize("failing", ["live", "twin"])
     def test_another_declaration_is_shown_though_the_former_one_fails(self, failing: str):
