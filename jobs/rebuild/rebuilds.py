@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -76,6 +77,9 @@ class Rebuilds:
 
     def takes_in_place(self, error: CdcError) -> bool:
         """Whether to go on although a batch has failed: what it met may be damage that a rebuild mends."""
+        with suppress(CdcError):
+            # A batch may outlast a request that was renewed meanwhile.
+            self._control.poll()
         coming = self._live is not None and self._live.coming.groups
         wanted = coming or any(request.kind is Kind.REBUILD for request in self._control.requests())
         if self.in_place or not wanted or isinstance(error, TransientError):

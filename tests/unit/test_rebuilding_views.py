@@ -20,6 +20,7 @@ from jobs.declare import OnError
 from jobs.declare.load import tell
 from jobs.pipeline import lowest_first
 from jobs.rebuild.loading import Loader
+from jobs.rebuild.rebuilds import Rebuilds
 from jobs.rebuild.run import RebuildRun
 from jobs.rebuild.wishes import Wish
 from jobs.twins import is_twin, live_name, twins_of, without_twin
@@ -159,6 +160,27 @@ class Control:
 
     def keep(self, record: Any) -> None:
         self.kept.append(record)
+
+
+class Renewed(Control):
+    """A request whose ttl ran out in a long batch, and that was renewed on the topic meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: tuple[Request, ...] = ()
+
+    def poll(self) -> None:
+        self.heard = (Request("r", ControlKind.REBUILD, 0, 15.0, "host:1", view="paid"),)
+
+    def requests(self) -> tuple[Request, ...]:
+        return self.heard
+
+
+def test_damage_met_in_a_batch_that_outlasts_a_request_is_mended_by_it_nevertheless():
+    nothing: Any = None
+    rebuilds = Rebuilds(nothing, nothing, cast(ControlServer, Renewed()), nothing, nothing)
+    assert rebuilds.takes_in_place(OperatorError("files are gone", code="DELTA_DAMAGED"))
+    assert not rebuilds.takes_in_place(OperatorError("files are gone", code="DELTA_DAMAGED")), "once"
 
 
 def test_while_one_is_loaded_those_who_wait_for_others_hear_of_it():
