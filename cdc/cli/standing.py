@@ -1,6 +1,6 @@
 """Where everything stands, gathered from the source, Kafka and every sink: what `status`, `wait` and the demo show.
 
-In: settings. Out: a Report of plain values. Keeps true: a part that is away is reported as away and hides nothing else.
+In: settings. Out: a Report. Keeps true: a part that is away is reported as away and hides nothing else.
 """
 
 from __future__ import annotations
@@ -8,22 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
 from cdc.changes import Trouble
-from cdc.cli.histories import HistoryStanding, history_of
+from cdc.cli.histories import history_of
+from cdc.cli.report import Report, SourceStanding, ViewStanding
 from cdc.errors import CdcError, ConfigError
 from cdc.postgres import connect
 from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
 from cdc.resume import SlotState, obstacle
-from cdc.retention import Danger, Retention, judge, seconds_left, written_per_s
+from cdc.retention import judge, written_per_s
 from cdc.settings import Settings
 from cdc.slots import read_retention
 from jobs.batch import TABLE, Target
-from jobs.control import Proved, apply_owner
+from jobs.control import apply_owner
 from jobs.control.kept import Declared, Kept, Rebuilding, Unshown
 from jobs.control.proved import kept_records, proofs_of
 from jobs.control.stopped import troubles_of
@@ -34,77 +35,11 @@ from jobs.recording import folders, located
 from jobs.refresh.outcome import Outcome
 from jobs.view_files import FolderState, folder_state, undeclared
 from sinks.delta import DeltaSink, Figures
-from sinks.protocol import Position, Sink, Unfit
+from sinks.protocol import Position, Sink
 
 T = TypeVar("T")
 
 _RATE_WINDOW_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SourceStanding:
-    """What the slot keeps of the source's log, how fast that is written (None when not measured), and the danger."""
-
-    retention: Retention
-    bytes_per_s: float | None
-    danger: Danger
-
-    @property
-    def lsn(self) -> int:
-        """Where the log ends."""
-        return self.retention.lsn
-
-    @property
-    def seconds_left(self) -> float | None:
-        """How long the slot lasts if it stays where it is."""
-        return seconds_left(self.retention, self.bytes_per_s)
-
-
-@dataclass(frozen=True, slots=True)
-class ViewStanding:
-    """One view in one sink."""
-
-    view: str
-    sink: str
-    lsn: int | None
-    lag_bytes: int | None
-    lag_s: float | None
-    error: str | None = None
-    stopped: Trouble | None = None
-    unfit: tuple[Unfit, ...] = ()
-    """The rows that it lacks."""
-    refreshed: Outcome | None = None
-    """How a query was refreshed last; its Delta table says so."""
-    history: HistoryStanding | None = None
-    table: Figures | None = None
-    """Its Delta table in numbers, where that was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All of it, at one moment; `problems` name what could not be asked."""
-
-    source: SourceStanding | None
-    progress: Progress | None
-    capture_lag_bytes: int | None
-    capture_lag_s: float | None
-    apply_owner: str | None
-    views: tuple[ViewStanding, ...]
-    problems: tuple[str, ...]
-    proofs: Mapping[tuple[str, str], Proved] = field(default_factory=dict)
-    """How the newest proof of a view in a sink ended, where there was one."""
-    undeclared: tuple[str, ...] = ()
-    """Tables that nothing declares any more: they stay as they were."""
-    rebuilding: tuple[Rebuilding, ...] = ()
-    """How far rebuilds are."""
-    changed: tuple[str, ...] = ()
-    """Views whose rows follow a former declaration until what their files say now is loaded."""
-
-    @property
-    def common_lsn(self) -> int | None:
-        """The LSN at which all views stand, if it is one; those of tables that stopped alone stand behind it."""
-        lsns = {view.lsn for view in self.views if view.stopped is None}
-        return lsns.pop() if len(lsns) == 1 else None
 
 
 class Observer:
@@ -154,8 +89,17 @@ class Observer:
         # What a process that was killed has told is old, and a new one withdraws it.
         rebuilding = tuple(each for each in kept if isinstance(each, Rebuilding) and owner is not None)
         changed = tuple(view for group in self._groups for view in group if not self._is_new(view))
-        shown = proofs_of(kept), self._undeclared, rebuilding, changed
+        shown = proofs_of(kept), self._gone(kept), rebuilding, changed
         return Report(source, progress, lag_bytes, lag_s, owner, views, told, *shown)
+
+    def _gone(self, kept: Sequence[Kept]) -> tuple[str, ...]:
+        """Tables, and views in whichever sinks, that nothing declares any more."""
+        if self._pipeline is None:
+            return ()
+        known = {*self._pipeline.specs, *self._pipeline.coming.specs}
+        live = {each.view for each in kept if isinstance(each, Declared)}
+        found = {*self._undeclared, *(view for view in live - known if not is_left_out(view, self._wrong))}
+        return tuple(sorted(found))
 
     @property
     def _groups(self) -> tuple[tuple[str, ...], ...]:

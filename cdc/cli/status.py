@@ -15,9 +15,10 @@ from rich.text import Text
 
 from cdc.backfill import Backfill
 from cdc.cli.histories import history_dict, history_line
+from cdc.cli.report import Report, SourceStanding, ViewStanding
 from cdc.cli.screen import out
 from cdc.cli.services import Service
-from cdc.cli.standing import Observer, Report, SourceStanding, ViewStanding
+from cdc.cli.standing import Observer
 from cdc.evolution import heals
 from cdc.lsn import format_lsn
 from cdc.progress import Kind, Progress

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cdc.cli.positions import parse_position
+from cdc.cli.report import ViewStanding
 from cdc.cli.screen import err, out
-from cdc.cli.standing import Observer, ViewStanding
+from cdc.cli.standing import Observer
 from cdc.cli.views import named_views
 from cdc.errors import ConfigError, OperatorError, TransientError
 from cdc.evolution import heals

@@ -23,9 +23,10 @@ from rich.rule import Rule
 from cdc.cli.bringing_up import bring_down, prepare_source, start_servers
 from cdc.cli.proving import Wanted, prove_views, show, watched
 from cdc.cli.rebuilding import rebuild_view
+from cdc.cli.report import Report
 from cdc.cli.screen import out
 from cdc.cli.services import Service, services
-from cdc.cli.standing import Observer, Report
+from cdc.cli.standing import Observer
 from cdc.cli.status import screen
 from cdc.cli.views import live_named_views
 from cdc.configuration import load_settings

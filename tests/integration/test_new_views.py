@@ -107,7 +107,8 @@ WHERE i.product IS NOT NULL GROUP BY i.product ORDER BY pieces DESC, 1 LIMIT 3
 
 
 def test_a_limit_is_cut_from_a_body_that_comes_and_goes_with_it(shop: Pipeline):
-    said = declare(shop, busiest=BUSIEST)
+    said = declare(shop, busiest=BUSIEST, sought="-- sinks: search\nSELECT id FROM orders WHERE amount < 400")
+    await_event(shop, said, "view rebuilt", view="sought")
     await_event(shop, said, "view rebuilt", view="busiest, busiest__body")
     with Load(shop.settings, 8, pause_s=0.1):
         await_event(shop, said, "view refreshed", view="busiest__body", how="tallied")
@@ -117,14 +118,22 @@ def test_a_limit_is_cut_from_a_body_that_comes_and_goes_with_it(shop: Pipeline):
     assert "is cut from busiest__body" in explained
     refused = shop.run("drop", "busiest__body")
     assert (refused.returncode, "LIMIT of busiest is cut from" in refused.stderr) == (2, True), refused.stderr
-    shop.settings.views.joinpath("busiest.sql").unlink()
-    dropped = shop.run("drop", "busiest")
-    assert dropped.returncode == 0, dropped.stderr
-    told = " ".join(dropped.stderr.split())
-    assert "busiest removed from delta, cache, busiest__body removed from delta" in told
-    assert {view["view"] for view in json.loads(shop.run("status", "--json").stdout)["views"]}.isdisjoint(
-        {"busiest", "busiest__body"}
-    )
+    for view in ("busiest", "sought"):
+        shop.settings.views.joinpath(f"{view}.sql").unlink()
+    assert undeclared(shop) == ["busiest", "busiest__body", "sought"]
+    for view, told in {
+        "busiest": "busiest removed from delta, cache, busiest__body removed from delta",
+        "sought": "removed from search",
+    }.items():
+        dropped = shop.run("drop", view)
+        assert (dropped.returncode, told in " ".join(dropped.stderr.split())) == (0, True), dropped.stderr
+    assert undeclared(shop) == []
+
+
+def undeclared(shop: Pipeline) -> list[str]:
+    """The views that `status` says nothing declares any more."""
+    found: list[str] = json.loads(shop.run("status", "--json").stdout)["undeclared"]
+    return found
 
 
 WRONG = {

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cdc.cli import proving, status
-from cdc.cli.standing import Report, ViewStanding
+from cdc.cli.report import Report, ViewStanding
 from cdc.settings import Settings
 from jobs.prove import ViewProof
 from sinks.protocol import Unfit

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from cdc import metrics
 from cdc.cli import status, views
-from cdc.cli.standing import Report, ViewStanding
+from cdc.cli.report import Report, ViewStanding
 from cdc.errors import ConfigError
 from cdc.settings import Settings
 from jobs import left_out

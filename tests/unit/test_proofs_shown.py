@@ -15,7 +15,7 @@ from rich.console import Console
 
 from cdc.cli import proving, repairing, status
 from cdc.cli.proving import Wanted
-from cdc.cli.standing import Report, ViewStanding
+from cdc.cli.report import Report, ViewStanding
 from cdc.errors import CdcError, OperatorError, TransientError
 from cdc.settings import Prove, Settings
 from jobs.control import Proved
