@@ -1,4 +1,4 @@
-"""Texts of views that Postgres would not run, or answers otherwise than they seem to say; options that no sink takes."""
+"""Texts that Postgres would not run, or answers otherwise than they seem to say; options that no sink takes."""
 
 from __future__ import annotations
 
