@@ -102,7 +102,7 @@ def test_whoever_waits_waits_for_a_new_view(shop: Pipeline):
 
 BUSIEST = """-- sinks: delta, cache
 SELECT i.product, sum(i.quantity) AS pieces FROM orders o JOIN order_items i ON i.order_id = o.id
-WHERE i.product IS NOT NULL GROUP BY i.product ORDER BY pieces DESC, 1 LIMIT 3
+WHERE i.product IS NOT NULL GROUP BY i.product ORDER BY pieces DESC, i.product COLLATE "C" LIMIT 3
 """
 
 
