@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from jobs.plan.nodes import Attribute, Plan, Project, Scan
 from jobs.plan.tally import Fold, Tally, fold_of
-from jobs.refresh.lookup import TooMany
+from jobs.refresh.images import rows_there
+from jobs.refresh.lookup import TooMany, comparable
 from jobs.upkeep.shown import shown_by
 from jobs.upkeep.tables import NEW, OLD
 from jobs.upkeep.tallying import UNSURE
@@ -80,7 +81,7 @@ class _Group:
 def folded(plain: PlainTally, pairs: pa.Table, stored: pa.Table) -> pa.Table:
     """The touched groups' results; `stored` has the columns of the aggregate, by their numbers."""
     aggregate = plain.tally.aggregate
-    sides = [_table(pairs.column(side)) for side in (OLD, NEW)]
+    sides = [rows_there(pairs.column(side)) for side in (OLD, NEW)]
     for rows in (stored, *(side.select(_own(plain)) for side in sides)):
         _require_plain(rows.schema)
     folds = [fold_of(expr) for _, expr in aggregate.calls]
@@ -109,14 +110,10 @@ def _rows(structs: Any, names: Sequence[str]) -> list[Row | None]:
     """What each struct has in these columns; None where it is null."""
     import pyarrow.compute as pc
 
-    columns = [_listed(pc.struct_field(structs, [structs.type.get_field_index(name)])) for name in names]
+    columns = [comparable(pc.struct_field(structs, [structs.type.get_field_index(name)])) for name in names]
     there = structs.is_valid().to_pylist()
     rows: Iterable[Row] = zip(*columns, strict=True) if columns else ((),) * len(there)
     return [row if is_there else None for row, is_there in zip(rows, there, strict=True)]
-
-
-def _table(structs: Any) -> pa.Table:
-    return pa.Table.from_struct_array(structs.filter(structs.is_valid()))
 
 
 def _own(plain: PlainTally) -> list[str]:
@@ -131,16 +128,8 @@ def _require_plain(schema: pa.Schema) -> None:
         raise TooMany
 
 
-def _listed(values: Any) -> list[Any]:
-    kind = values.type
-    if pa.types.is_temporal(kind):
-        # Python's calendar ends before Postgres's does.
-        values = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return list(values.to_pylist())
-
-
 def _keyed(rows: pa.Table, keys: Sequence[str], values: Sequence[str | None]) -> Iterator[tuple[Key, Row]]:
-    known: dict[str, list[Any]] = {name: _listed(rows.column(name)) for name in {*keys, *values} if name is not None}
+    known: dict[str, list[Any]] = {name: comparable(rows.column(name)) for name in {*keys, *values} if name is not None}
     # What counts rows counts them all.
     ones = [1] * rows.num_rows
     left: Iterable[Key] = zip(*(known[name] for name in keys), strict=True) if keys else ((),) * rows.num_rows

@@ -51,7 +51,7 @@ def distinct_rows(pairs: pa.Table, columns: Mapping[str, str]) -> pa.Table:
     """What the rows of both sides have in these columns, each row of them once, under the names that they map from."""
     import pyarrow as pa
 
-    sides = [_rows(pairs.column(side)).select([*columns.values()]) for side in (OLD, NEW)]
+    sides = [rows_there(pairs.column(side)).select([*columns.values()]) for side in (OLD, NEW)]
     whole = pa.concat_tables([sides[0], sides[1].cast(sides[0].schema)]).rename_columns([*columns])
     return whole.group_by([*columns]).aggregate([])
 
@@ -68,7 +68,7 @@ def rows_of_side(
 
     if key not in wanted or not all(_is_plain(values.type) for values in wanted.values()):
         return None
-    sides = {each: _rows(pairs.column(each)) for each in (OLD, NEW)}
+    sides = {each: rows_there(pairs.column(each)) for each in (OLD, NEW)}
     known = (sides[each].column(key) for each in (OLD, NEW))
     keys = pa.chunked_array([chunk for column in known for chunk in column.chunks])
     if not pc.all(pc.is_in(_like(wanted[key], keys.type), keys), min_count=0).as_py():
@@ -79,8 +79,8 @@ def rows_of_side(
     return rows.select(list(columns))
 
 
-def _rows(structs: Any) -> pa.Table:
-    """Those that are there."""
+def rows_there(structs: Any) -> pa.Table:
+    """Those of a column of structs that are there."""
     import pyarrow as pa
 
     return pa.Table.from_struct_array(structs.filter(structs.is_valid()))

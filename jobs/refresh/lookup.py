@@ -90,10 +90,11 @@ def _condition(among: Mapping[str, Any], field_of: Callable[[str, Any], Any]) ->
 
 def row_values(table: pa.Table, columns: Sequence[str]) -> list[tuple[Hashable, ...]]:
     """The rows as tuples that are equal exactly where the rows print alike."""
-    return list(zip(*(_comparable(table.column(name)) for name in columns), strict=True))
+    return list(zip(*(comparable(table.column(name)) for name in columns), strict=True))
 
 
-def _comparable(column: Any) -> list[Any]:
+def comparable(column: Any) -> list[Any]:
+    """A column's values, equal exactly where they print alike."""
     import pyarrow as pa
 
     kind = column.type
