@@ -22,7 +22,7 @@ from cdc.progress import Progress
 from cdc.progress_log import ProgressLog
 from cdc.rotation import may_be_replaced
 from cdc.settings import Settings
-from jobs.batch import Target, Task, hides_rows, is_stopped
+from jobs.batch import Target, Task, hides_rows
 from jobs.control import ControlServer, Kind, RunTo
 from jobs.control import Run as Running
 from jobs.dead_letters import DeadLetters
@@ -41,7 +41,7 @@ from jobs.unfit import LackingRows
 from jobs.view_files import changed_views
 from jobs.vigil import Vigil
 from jobs.vouching import Vouching
-from sinks.protocol import Position, Sink
+from sinks.protocol import Position
 
 _log = get(__name__)
 
@@ -210,14 +210,14 @@ class ApplyRun:
         boundary = self._fitting(self._log.boundary())
         if lsn is not None and boundary is not None and boundary.lsn <= lsn:
             self._finish_when_done(lsn, boundary)
-            self._vigil.require_stores(self._following(boundary), lsn)
+            self._vigil.require_stores(self._loaded.following(boundary, self._queries.failing.troubles), lsn)
             boundary = self._fitting(self._log.boundary(_WAIT_S))
         self._control.poll()
-        if self._is_asked_otherwise() and self._vigil.sees_other_files(at_once=True):
+        if self._loaded.is_asked_otherwise(self._control.requests()) and self._vigil.sees_other_files(at_once=True):
             raise _Changed
         if self.proofs is not None:
             self.proofs.attend(self._control, self.mender())
-        for view in self._dropper.attend({**self._loaded.specs, **self._loaded.coming.specs}):
+        for view in self._dropper.attend(self._loaded.specs, self._loaded.coming.specs):
             self._vouching.dropped(view)
         step = self._control.step(lsn or 0)
         rebuild = self._rebuilds.wanted(self._control.requests(), boundary)
@@ -225,15 +225,6 @@ class ApplyRun:
         if idle and self._stop_requested(_WAIT_S / 4):
             raise Finished
         return Asked(None if self._must_wait() else boundary, step, rebuild, _now_us())
-
-    def _is_asked_otherwise(self) -> bool:
-        """Whether somebody wants a view that this session does not know rebuilt, or one that it knows dropped.
-
-        Who asks goes by the files as they are: these may be newer than the session.
-        """
-        known = {*self._loaded.specs, *self._loaded.coming.specs}
-        asked = [(each.kind, each.view in known) for each in self._control.requests()]
-        return (Kind.REBUILD, False) in asked or (Kind.DROP, True) in asked
 
     def _must_wait(self) -> bool:
         hidden = hides_rows(self._log.newest(), _now_us())
@@ -262,12 +253,6 @@ class ApplyRun:
         is_idle = not self._control.requests() and not self._rebuilds.is_changing(newest)
         if self._once and is_idle and lsn >= newest.lsn:
             raise Finished
-
-    def _following(self, boundary: Progress) -> dict[Target, Sink]:
-        """The sinks that stand where all do: not those of what has stopped alone."""
-        failing = self._queries.failing.troubles
-        sinks = self._loaded.sinks.items()
-        return {at: sink for at, sink in sinks if not is_stopped(at, boundary) and at.view not in failing}
 
     def _run(self, tasks: Sequence[Task]) -> frozenset[Target]:
         wait_s = self._batch_s + self._settings.apply.interval_s - time.monotonic()

@@ -6,18 +6,21 @@ file and position, before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cdc.progress import Progress
 from cdc.settings import Settings
-from jobs.batch import TABLE, Target
+from jobs.batch import TABLE, Target, is_stopped
+from jobs.control import Kind, Request
 from jobs.declarations import Declarations, captured_tables, declarations
 from jobs.declare import OnError
 from jobs.tables import TableInfo
 from sinks.delta import DeltaSink
 from sinks.protocol import Sink
 from sinks.registry import make_sink
-from sinks.spec import Kind, SinkOptions, ViewSpec
+from sinks.spec import Kind as ViewKind
+from sinks.spec import SinkOptions, ViewSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,20 @@ class Pipeline:
         specs = {name: spec for name, spec in coming.specs.items() if name in views}
         texts = {name: text for name, text in coming.texts.items() if name in views}
         return replace(self, specs={**self.specs, **specs}, sinks=kept | sinks, texts={**self.texts, **texts})
+
+    def following(self, boundary: Progress, failing: Collection[str]) -> dict[Target, Sink]:
+        """The sinks that stand where all do: not those of what has stopped alone."""
+        sinks = self.sinks.items()
+        return {at: sink for at, sink in sinks if not is_stopped(at, boundary) and at.view not in failing}
+
+    def is_asked_otherwise(self, requests: Iterable[Request]) -> bool:
+        """Whether somebody wants a view that is not known here rebuilt, or one that is known dropped.
+
+        Who asks goes by the files as they are: these may be newer.
+        """
+        known = {*self.specs, *self.coming.specs}
+        asked = [(each.kind, each.view in known) for each in requests]
+        return (Kind.REBUILD, False) in asked or (Kind.DROP, True) in asked
 
 
 def load_pipeline(settings: Settings, on_error: OnError | None = None, *, as_filed: bool = False) -> Pipeline:
@@ -105,7 +122,7 @@ def _sinks(
 def _targets(
     spec: ViewSpec, specs: Mapping[str, ViewSpec], topics: Mapping[tuple[str, str], str]
 ) -> Iterator[tuple[Target, SinkOptions]]:
-    if spec.kind is not Kind.QUERY:
+    if spec.kind is not ViewKind.QUERY:
         topic = topics[spec.schema, spec.table]
         yield from ((Target(spec.name, option.name, topic), option) for option in spec.sinks)
         return
@@ -128,7 +145,7 @@ def lowest_first(specs: Sequence[ViewSpec]) -> list[ViewSpec]:
     def depth(spec: ViewSpec) -> int:
         return 1 + max((depth(among[name]) for name in spec.relations if name in among), default=0)
 
-    return sorted(specs, key=lambda spec: (depth(spec), spec.kind is not Kind.MIRROR, spec.name))
+    return sorted(specs, key=lambda spec: (depth(spec), spec.kind is not ViewKind.MIRROR, spec.name))
 
 
 def _depth(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> int:
@@ -138,6 +155,6 @@ def _depth(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> int:
 
 def _tables(spec: ViewSpec, specs: Mapping[str, ViewSpec]) -> frozenset[tuple[str, str]]:
     """The tables that a view is made of in the end."""
-    if spec.kind is not Kind.QUERY:
+    if spec.kind is not ViewKind.QUERY:
         return frozenset({(spec.schema, spec.table)})
     return frozenset().union(*(_tables(specs[name], specs) for name in spec.relations))

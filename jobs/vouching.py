@@ -15,6 +15,7 @@ from jobs.batch import Target
 from jobs.control import ControlServer
 from jobs.control.declared import DeclaredViews
 from jobs.control.stopped import StoppedViews
+from jobs.left_behind import LeftSinks
 from jobs.ledger import Ledger, LedgerRow, LedgerState
 from jobs.pipeline import Pipeline
 from jobs.recording import About, folders, recorded
@@ -33,6 +34,7 @@ class Vouching:
         self._lacking = lacking
         self._standing = StoppedViews(settings)
         self._declared = DeclaredViews(settings)
+        self._left = LeftSinks(settings)
         self._undeclared: dict[str, LedgerRow] = {}
         self._session: tuple[Refresher, Pipeline] | None = None
 
@@ -46,10 +48,12 @@ class Vouching:
         self._undeclared = undeclared(folders(pipeline.sinks.values()), ledger)
 
     def dropped(self, view: str) -> None:
-        """Nothing is left of it."""
-        metrics.dropped(view)
+        """Nothing is left of it; or, of one that is live, of what its file names no more."""
         self._undeclared.pop(view, None)
-        self._declared.forget(view)
+        self._left.forget(view)
+        if view not in self._present[1].specs:
+            metrics.dropped(view)
+            self._declared.forget(view)
 
     def record(self, positions: Mapping[Target, Position]) -> int:
         """All sinks stand there; the LSN that they have got to."""
@@ -60,6 +64,8 @@ class Vouching:
         for target, position in self._marked(positions).items():
             metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
             metrics.VIEW_UNFIT_ROWS.labels(target.view, target.sink).set(len(position.unfit))
+        # First what was left behind: once the new text is kept, nothing tells of the former one.
+        self._left.tell(self._control, self._declared.former(pipeline.texts), pipeline.specs)
         self._declared.tell(self._control, pipeline.texts)
         return max((position.lsn for position in positions.values()), default=0)
 

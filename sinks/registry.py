@@ -6,7 +6,7 @@ Nothing connects here; a sink's module, with its client, is imported when a view
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from cdc.errors import CdcError, ConfigError
@@ -65,10 +65,13 @@ FACTORIES: Final[dict[str, Factory]] = {
 }
 
 
-def remove_view(settings: Settings, view: str) -> tuple[list[str], list[CdcError]]:
+def remove_view(
+    settings: Settings, view: str, sinks: Collection[str] | None = None
+) -> tuple[list[str], list[CdcError]]:
     """Remove what any store holds of a view that nothing declares: where something was, and who could not be asked.
 
-    A view's file is gone, so nobody knows which sinks it had; a store that no view uses may be away.
+    A view's file is gone, so nobody knows which sinks it had, unless these are told; a store that no view uses may be
+    away.
     """
     from sinks.cache.removal import remove as from_cache
     from sinks.delta.removal import remove as from_delta
@@ -77,9 +80,9 @@ def remove_view(settings: Settings, view: str) -> tuple[list[str], list[CdcError
 
     removers = {"delta": from_delta, "search": from_search, "cache": from_cache, "kafka": from_kafka}
     found, errors = [], []
-    for name, remove in removers.items():
+    for name in sorted(removers.keys() & (removers if sinks is None else sinks), key=[*removers].index):
         try:
-            if remove(settings, view):
+            if removers[name](settings, view):
                 found.append(name)
         except CdcError as error:
             errors.append(error)

@@ -11,7 +11,7 @@ from rich.markup import escape
 from cdc.check import Finding, Level, fix
 from cdc.check import check as look
 from cdc.cli.screen import out
-from cdc.cli.view_files import sinks_needed
+from cdc.cli.view_files import look_at_views, sinks_needed
 from cdc.settings import Settings
 
 _MARKS: Final = {Level.CRITICAL: "[bold red]✗[/]", Level.WARNING: "[yellow]![/]", Level.OK: "[green]✓[/]"}
@@ -21,7 +21,7 @@ _ORDER: Final = {Level.CRITICAL: 0, Level.WARNING: 1, Level.OK: 2}
 def run_check(settings: Settings, *, fix: bool, as_json: bool) -> int:
     """Look, after mending what may be mended; 1 if something critical is left."""
     done = _fix(settings) if fix else []
-    findings = sorted(look(settings, sinks_needed(settings)), key=lambda finding: _ORDER[finding.level])
+    findings = sorted(look(settings, sinks_needed(settings), look_at_views), key=lambda finding: _ORDER[finding.level])
     if as_json:
         body = {"done": done, "findings": [{**asdict(f), "level": f.level.value} for f in findings]}
         out.print_json(json.dumps(body))

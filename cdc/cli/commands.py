@@ -164,9 +164,9 @@ def rebuild(
 @app.command()
 def drop(
     context: typer.Context,
-    view: Annotated[str, typer.Argument(help="A view whose file is gone; `status` names those.")],
+    view: Annotated[str, typer.Argument(help="A view whose file is gone, or names a sink less; `status` names those.")],
 ) -> None:
-    """Remove what every sink holds of a view that nothing declares any more: table, index, entries, topic."""
+    """Remove what sinks hold of a view that its file, or nothing, declares any more: table, index, entries, topic."""
     from cdc.cli.dropping import run_drop
 
     settings = _settings(context)

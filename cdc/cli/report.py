@@ -77,6 +77,8 @@ class Report:
     """How far rebuilds are."""
     changed: tuple[str, ...] = ()
     """Views whose rows follow a former declaration until what their files say now is loaded."""
+    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By view, the sinks that its file names no more: they stay as they were."""
 
     @property
     def common_lsn(self) -> int | None:

@@ -28,6 +28,7 @@ from jobs.control import apply_owner
 from jobs.control.kept import Declared, Kept, Rebuilding, Unshown
 from jobs.control.proved import kept_records, proofs_of
 from jobs.control.stopped import troubles_of
+from jobs.left_behind import left_behind
 from jobs.ledger import Ledger, LedgerState
 from jobs.left_out import is_left_out, sinks_of, trouble_of
 from jobs.pipeline import Pipeline, load_pipeline
@@ -55,6 +56,7 @@ class Observer:
         self._files: FolderState = ()
         self._wrong: dict[str, ConfigError] = {}
         self._undeclared: tuple[str, ...] = ()
+        self._state: LedgerState | None = None
 
     def close(self) -> None:
         """Leave the broker."""
@@ -90,7 +92,7 @@ class Observer:
         rebuilding = tuple(each for each in kept if isinstance(each, Rebuilding) and owner is not None)
         changed = tuple(view for group in self._groups for view in group if not self._is_new(view))
         shown = proofs_of(kept), self._gone(kept), rebuilding, changed
-        return Report(source, progress, lag_bytes, lag_s, owner, views, told, *shown)
+        return Report(source, progress, lag_bytes, lag_s, owner, views, told, *shown, left=self._left(kept))
 
     def _gone(self, kept: Sequence[Kept]) -> tuple[str, ...]:
         """Tables, and views in whichever sinks, that nothing declares any more."""
@@ -99,7 +101,12 @@ class Observer:
         known = {*self._pipeline.specs, *self._pipeline.coming.specs}
         live = {each.view for each in kept if isinstance(each, Declared)}
         found = {*self._undeclared, *(view for view in live - known if not is_left_out(view, self._wrong))}
-        return tuple(sorted(found))
+        return tuple(sorted(found - known))
+
+    def _left(self, kept: Sequence[Kept]) -> dict[str, tuple[str, ...]]:
+        if self._pipeline is None:
+            return {}
+        return left_behind(kept, self._state, self._pipeline.specs, self._pipeline.coming.specs)
 
     @property
     def _groups(self) -> tuple[tuple[str, ...], ...]:
@@ -189,7 +196,7 @@ class Observer:
         with ThreadPoolExecutor(8) as pool:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
         own = {target: found for target, (found, _) in asked.items()}
-        ledger = _asked(self._ledger.read, problems)
+        ledger = self._state = _asked(self._ledger.read, problems)
         unread = undeclared(folders(sinks.values()), ledger)
         self._undeclared = tuple(name for name in unread if not is_left_out(name, self._wrong))
         positions = located(sinks, own, ledger)

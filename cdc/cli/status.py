@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -89,6 +90,7 @@ def as_dict(settings: Settings, report: Report, background: list[Service]) -> di
         "lsn": format_lsn(report.common_lsn) if report.common_lsn is not None else None,
         "views": [_view_dict(view, report.proofs.get((view.view, view.sink))) for view in report.views],
         "undeclared": list(report.undeclared),
+        "left": {view: list(sinks) for view, sinks in report.left.items()},
         "changed": list(report.changed),
         "rebuilding": [asdict(each) for each in report.rebuilding],
         "problems": [*report.problems, *_danger_text(report)],
@@ -170,7 +172,8 @@ def _views(report: Report) -> Table:
     if any(view.refreshed is not None for view in report.views):
         columns["last refresh"] = "left"
     for name, justify in columns.items():
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+        # On a narrow screen what is long goes on in the next line: no name and no position is ever cut off.
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in ("sink", "LSN"))  # type: ignore[arg-type]
     for view in report.views:
         loading = "[yellow]loading[/]" if view.stopped is None else ""
         lsn = format_lsn(view.lsn) if view.lsn is not None else loading
@@ -230,6 +233,7 @@ def _problems(report: Report) -> list[RenderableType]:
     former = "follows its former declaration until what its changed file says has been loaded beside"
     lines += [Text(f"! {name} {former}", style="yellow") for name in report.changed]
     lines += [Text(f"! {name} {gone} `afterimage drop {name}`", style="yellow") for name in report.undeclared]
+    lines += [Text(_left(view, sinks), style="yellow") for view, sinks in report.left.items()]
     if danger.level is not Level.SAFE:
         text = f"! {danger.message} ({danger.code})\n  {danger.remedy}"
         lines.append(Text(text, style=_COLOURS[danger.level]))
@@ -242,6 +246,13 @@ def _lacking(view: ViewStanding) -> str:
     return (
         f"! {view.view} in {view.sink} lacks {rows:,} rows: no Delta type holds a value of {columns} (dead letters, "
         f"the oldest at {first})\n  correct these rows at the source"
+    )
+
+
+def _left(view: str, sinks: Sequence[str]) -> str:
+    return (
+        f"! {view} is not kept in {', '.join(sinks)} any more: its rows stay there as they were, until "
+        f"`afterimage drop {view}`, which leaves its other sinks alone"
     )
 
 

@@ -21,19 +21,29 @@ class DeclaredViews:
         self._settings = settings
         self._kept: dict[str, str] | None = None
 
+    def former(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """What was kept of those that say something else now."""
+        kept = self._known
+        return {view: kept[view] for view, text in texts.items() if kept.get(view, text) != text}
+
     def tell(self, control: ControlServer, texts: Mapping[str, str]) -> None:
         """Write down those that are not what was kept; what nothing declares stays until it is dropped."""
-        if self._kept is None:
-            self._kept = declared_texts(self._settings)
+        kept = self._known
         for view, text in texts.items():
-            if self._kept.get(view) != text:
+            if kept.get(view) != text:
                 control.keep(Declared(view, text))
-                self._kept[view] = text
+                kept[view] = text
 
     def forget(self, view: str) -> None:
         """It was dropped, with all that was kept of it."""
         if self._kept is not None:
             self._kept.pop(view, None)
+
+    @property
+    def _known(self) -> dict[str, str]:
+        if self._kept is None:
+            self._kept = declared_texts(self._settings)
+        return self._kept
 
 
 def declared_texts(settings: Settings) -> dict[str, str]:

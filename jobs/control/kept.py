@@ -16,6 +16,7 @@ STOPPED: Final = "stopped"
 REBUILDING: Final = "rebuilding"
 DECLARED: Final = "declared"
 UNSHOWN: Final = "unshown"
+LEFT: Final = "left"
 PROVED: Final = "proved"
 
 
@@ -100,13 +101,27 @@ class Unshown:
         return f"{UNSHOWN} {self.view}"
 
 
-Kept = Proved | Stopped | Rebuilding | Declared | Unshown
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A sink that a view's file names no more, though it holds rows; withdrawn when it is named again, or dropped."""
+
+    view: str
+    sink: str
+
+    @property
+    def id(self) -> str:
+        """The record's key."""
+        return f"{LEFT} {self.sink} {self.view}"
+
+
+Kept = Proved | Stopped | Rebuilding | Declared | Unshown | Left
 _TYPES: Final[Mapping[type[Kept], str]] = {
     Proved: PROVED,
     Stopped: STOPPED,
     Rebuilding: REBUILDING,
     Declared: DECLARED,
     Unshown: UNSHOWN,
+    Left: LEFT,
 }
 
 
@@ -136,6 +151,8 @@ def parse_kept(fields: Mapping[str, Any]) -> Kept | None:
             )
         case "declared":
             return Declared(text(fields["view"]), text(fields["text"]))
+        case "left":
+            return Left(text(fields["view"]), text(fields["sink"]))
         case _:
             return None
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.parts import session_for
 from jobs.rebuild.answers import Answers
-from jobs.refresh.relations import rows_at
+from jobs.refresh.read import rows_at
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted

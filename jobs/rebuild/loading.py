@@ -32,7 +32,7 @@ from jobs.rebuild.from_tables import HeldTable, TableRelations
 from jobs.rebuild.from_topics import TopicRelations
 from jobs.rebuild.twin_specs import twin_of
 from jobs.refresh.difference import require_unique, upserts
-from jobs.refresh.relations import rows_at
+from jobs.refresh.read import rows_at
 from jobs.refresh.ways import noted
 from jobs.session import REBUILD_POOL
 from jobs.small_range import records_max

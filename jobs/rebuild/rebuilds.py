@@ -35,7 +35,7 @@ from jobs.rebuild.run import RebuildRun, tell_waiting
 from jobs.rebuild.showing import clear_beside, show
 from jobs.rebuild.twin_specs import twin_of
 from jobs.rebuild.unshown import Declared, UnshownChanges, declared
-from jobs.rebuild.wishes import Wish, wishes
+from jobs.rebuild.wishes import Wish, obstacle, wishes
 from jobs.refresh.failing import waiting
 from jobs.refresh.refresher import Refresher
 from jobs.twins import is_twin_name, live_name, twin_name
@@ -233,13 +233,7 @@ class Rebuilds:
         return declared(self._pipeline.coming.specs[view] for view in group)
 
     def _may(self, request: Request, boundary: Progress | None) -> bool:
-        view, live = request.view or "", self._pipeline
-        sinks = (*live.sinks, *live.coming.sinks)
-        why = None
-        if view not in live.specs and view not in live.coming.specs:
-            why = Trouble("UNKNOWN_VIEW", f"there is no view {view}", "is its view file the same where apply runs?")
-        elif boundary is not None and any(each.view == view and is_stopped(each, boundary) for each in sinks):
-            why = Trouble("TABLE_STOPPED", f"the table of {view} has stopped", "`afterimage status` says what to do")
+        why = obstacle(request.view or "", self._pipeline, boundary)
         if why is not None:
             self._control.fail(request.id, why)
         return why is None

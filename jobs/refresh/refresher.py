@@ -28,7 +28,8 @@ from jobs.refresh.difference import many_changes, require_unique, upserts
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.failing import ALONE, FailingViews
 from jobs.refresh.outcome import How, Outcome
-from jobs.refresh.relations import Moved, ReadRelations, rows_at
+from jobs.refresh.read import rows_at
+from jobs.refresh.relations import Moved, ReadRelations
 from jobs.refresh.stored import Stored
 from jobs.refresh.ways import Way, noted, way
 from jobs.twins import live_name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from jobs.plan.nodes import Scan
-from jobs.plan.view import ViewPlan
-from jobs.plan.walk import walk
 from jobs.refresh.images import alike, distinct_rows, paired, rows_of_side, spark_schema, struct_type, values_in
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
+from jobs.refresh.read import ReadRelation, needed, rows_at
 from jobs.refresh.ways import Way, readable, way
 from jobs.upkeep.tables import NEW, OLD
 from sinks.arrow_frames import frame_of, rows_in
@@ -55,24 +53,6 @@ class Moved:
     count: int
 
 
-@dataclass
-class ReadRelation:
-    """One table or view that queries read; `columns` are those that they need."""
-
-    spec: ViewSpec
-    sink: DeltaSink
-    columns: tuple[str, ...]
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while its images are made."""
-
-    @property
-    def types(self) -> dict[str, str]:
-        """Spark's names of the columns' types."""
-        known = self.sink.types()
-        return {name: known[name] for name in self.columns}
-
-
 class ReadRelations:
     """Of one pipeline; `forget` ends a batch."""
 
@@ -96,7 +76,7 @@ class ReadRelations:
 
         Twins that are not loaded yet are included when those that read them join.
         """
-        for name, columns in _needed(each for each in readers if each.plan is not None).items():
+        for name, columns in needed(each for each in readers if each.plan is not None).items():
             if name not in sinks:
                 continue
             known = self._relations.get(name)
@@ -282,22 +262,6 @@ class ReadRelations:
     def _some(self, images: DataFrame) -> DataFrame | None:
         kept = self.kept(images)
         return None if kept.isEmpty() else kept
-
-
-def rows_at(spark: SparkSession, path: str, held: Held) -> DataFrame:
-    """All rows of a version."""
-    return spark.read.format("delta").option("versionAsOf", held.version).load(path)
-
-
-def _needed(readers: Iterable[ViewSpec]) -> dict[str, set[str]]:
-    """Of each relation that a query reads, the columns that some query reads."""
-    needed: dict[str, set[str]] = {}
-    for spec in readers:
-        plan: ViewPlan | None = spec.plan
-        for scan in walk(plan.root) if plan is not None else ():
-            if isinstance(scan, Scan):
-                needed.setdefault(scan.relation, set()).update(scan.sources)
-    return needed
 
 
 def _all(conditions: Sequence[Column]) -> Column:

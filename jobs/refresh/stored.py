@@ -14,7 +14,7 @@ from jobs.parts import session_for
 from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.images import struct_type
 from jobs.refresh.lookup import BYTES_MAX, rows_with
-from jobs.refresh.relations import rows_at
+from jobs.refresh.read import rows_at
 from sinks.arrow_frames import frame_of
 from sinks.delta import DeltaSink
 from sinks.delta.held import Held

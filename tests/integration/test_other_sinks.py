@@ -121,6 +121,7 @@ def test_a_sink_less_loads_nothing_and_a_sink_again_goes_on_from_where_it_was_le
     await_event(shop, said, "tables or views have changed")
     require_equal(shop)
     assert not [each for each in events(shop, said) if each["event"] in ("view replaced", "rebuild loads")]
+    assert left(shop) == {"paid": ["search"]}
 
     shop.admin.execute("UPDATE public.orders SET customer = 'another' WHERE id < 20")
     said = declare(shop, paid=VIEWS["paid"])
@@ -128,6 +129,48 @@ def test_a_sink_less_loads_nothing_and_a_sink_again_goes_on_from_where_it_was_le
     told = events(shop, said)
     assert not [each for each in told if each["event"] in ("view replaced", "rebuild loads")]
     assert ("view written", "search") in {(each["event"], each.get("sink")) for each in told}
+    assert left(shop) == {}
+
+
+def left(shop: Pipeline) -> dict[str, list[str]]:
+    told = json.loads(shop.run("status", "--json").stdout)
+    assert told["undeclared"] == []
+    found: dict[str, list[str]] = told["left"]
+    return found
+
+
+def test_a_sink_that_the_file_names_no_more_is_told_and_dropped_alone(shop: Pipeline):
+    alias = f"{shop.settings.search.url}/{index_alias(shop.settings.pipeline, 'paid')}"
+    refused = shop.run("drop", "paid")
+    assert refused.returncode == 2
+    assert "VIEW_DECLARED" in refused.stderr
+
+    said = declare(shop, paid=f"-- sinks: cache\n{PAID}")
+    await_event(shop, said, "tables or views have changed")
+    shop.admin.execute("UPDATE public.orders SET customer = 'another' WHERE id < 20")
+    require_equal(shop)
+    assert left(shop) == {"paid": ["delta", "search"]}
+    screen = " ".join(shop.run("status").stdout.split())
+    assert "paid is not kept in delta, search any more" in screen
+    assert "`afterimage drop paid`" in screen
+    assert requests.get(alias, timeout=30).status_code == 200
+
+    dropped = shop.run("drop", "paid")
+    assert dropped.returncode == 0, dropped.stderr
+    assert "removed from delta, search" in " ".join(dropped.stderr.split())
+    assert left(shop) == {}
+    assert requests.get(alias, timeout=30).status_code == 404
+    assert not Path(shop.settings.delta_root, "paid").exists()
+    assert shop.run("drop", "paid").returncode == 2
+    shop.admin.execute("UPDATE public.orders SET customer = 'a third' WHERE id < 20")
+    require_equal(shop)
+    assert {proof["sink"] for proof in shop.prove("paid")} == {"cache"}
+
+    said = declare(shop, paid=VIEWS["paid"])
+    await_event(shop, said, "view rebuilt", view="paid")
+    require_equal(shop)
+    assert {proof["sink"] for proof in shop.prove("paid")} == {"delta", "search", "cache"}
+    assert left(shop) == {}
 
 
 def test_what_the_store_refuses_leaves_the_former_index_and_is_told(shop: Pipeline):

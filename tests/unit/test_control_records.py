@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cdc.errors import ProtocolError
-from jobs.control.kept import Declared, Proved, Rebuilding, Stopped, Unshown
+from jobs.control.kept import Declared, Left, Proved, Rebuilding, Stopped, Unshown
 from jobs.control.records import Answer, ControlRecord, Kind, Request, State, Withdrawn, decode, encode
 
 REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B374D848, view="orders_é")
@@ -28,6 +28,7 @@ REQUEST = Request("a1", Kind.HOLD, 1_795_000_000_123, 15.0, "host:12", lsn=0x16B
         Proved("v", "delta", 5, 1, False, 0, 0, 0.0, "gone"),
         Stopped("v", 5, "VIEW_FAILED", "it fails", "mend it"),
         Unshown("v", 5, "VIEW_FAILED", "it fails", "mend it"),
+        Left("a view é", "search"),
         Rebuilding("v", 5, "loading", 0.5, None),
         Declared("v", "-- key: id\nSELECT id, 'é' AS e FROM orders\n"),
         Withdrawn("a1"),
