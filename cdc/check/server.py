@@ -94,6 +94,13 @@ def _replication(facts: ServerFacts, server_version: int) -> Iterator[Finding]:
             "the database's encoding is SQL_ASCII: a text that is not UTF-8 would stop capture",
             "recreate the database with ENCODING 'UTF8', or make sure that it holds UTF-8 only",
         )
+    elif facts.encoding != "UTF8":
+        yield warning(
+            "ENCODING",
+            f"the database's encoding is {facts.encoding}, and views take texts as UTF-8: md5, octet_length and "
+            'the order by COLLATE "C" of a text beyond ASCII may differ from what Postgres says',
+            "keep these out of views (`afterimage prove` tells where they differ), or recreate the database with UTF8",
+        )
 
 
 def _room(facts: ServerFacts) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ def test_a_right_server():
         ({"is_standby": True}, "STANDBY_FEEDBACK"),
         ({"is_standby": True, "primary_slot": "s", "feedback": False}, "STANDBY_FEEDBACK"),
         ({"encoding": "SQL_ASCII"}, "ENCODING"),
+        ({"encoding": "LATIN1"}, "ENCODING"),
         ({"wal_keep": "-1"}, "WAL_UNLIMITED"),
         ({"idle_slot_timeout": "1d"}, "SLOT_TIMEOUT"),
         ({"slots": 10}, "NO_ROOM"),
