@@ -8,6 +8,7 @@ SELECT over the same mirrors, warm.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,8 @@ VIEWS: Mapping[str, str] = {
     "FROM orders GROUP BY customer",
 }
 SHARE = 0.001
+_WAIT_S = 1800.0
+_LOOK_S = 0.2
 _WARM_UPS = 6
 _WARM_UPS_EACH = 1
 _CHECKS = {
@@ -58,6 +61,7 @@ def _view(at: Field, peer: Recompute, view: str, shares: Sequence[float], repeat
         file.unlink()
     at.pipeline.settings.views.joinpath(f"{view}.sql").write_text(VIEWS[view])
     with caught_up(Ours, at) as ours:
+        _await_shown(at, ours, view)
         peer.recompute(view, VIEWS[view])
         for share in shares:
             # The first turns of all warm both up; and so do a few where another share may be taken another way.
@@ -67,6 +71,16 @@ def _view(at: Field, peer: Recompute, view: str, shares: Sequence[float], repeat
         _require_equal(at, peer, view)
         figures.memory_mb, figures.peer_memory_mb = ours.peak_mb, peer.peak_mb
     return figures
+
+
+def _await_shown(at: Field, ours: Side, view: str) -> None:
+    """A new view is loaded beside the mirrors, which stand where the topics end long before."""
+    ledger, deadline = Ledger(at.pipeline.settings.delta_root), time.monotonic() + _WAIT_S
+    ours.go()
+    while (state := ledger.read()) is None or view not in state.rows:
+        assert time.monotonic() < deadline, f"{view} is not loaded"
+        time.sleep(_LOOK_S)
+    ours.hold()
 
 
 def _turn(at: Field, ours: Side, peer: Recompute, share: float, view: str) -> tuple[float, float, str]:
