@@ -25,6 +25,11 @@ def dealt(frame: DataFrame, rows: int, by: Sequence[str]) -> DataFrame:
     return frame if needed is None else frame.repartition(needed, *by)
 
 
+def gathered(spark: SparkSession, frame: DataFrame, rows: int) -> DataFrame:
+    """The frame in no more parts than so many rows need: each is a file, and costs its writer some time."""
+    return frame.coalesce(parts(spark, rows) or _usual(spark))
+
+
 def side_by_side(held: DataFrame, key: Sequence[str]) -> DataFrame:
     """A frame that is held in memory, where it has more parts than usual, with neighbouring keys in one part.
 

@@ -48,7 +48,7 @@ def look_at_views(settings: Settings, relations: Sequence[Relation]) -> list[Fin
         # What stands in the way of all tables has been told; over none, every view would be wrong.
         return []
     wrong: dict[str, ConfigError] = {}
-    specs = declared(settings, _tables(settings, relations), wrong.setdefault)
+    specs = declared(settings, _tables(settings, relations), wrong.__setitem__)
     found = [of_error(error) for error in wrong.values()]
     views = [spec for spec in specs.values() if spec.kind is not Kind.MIRROR]
     try:

@@ -24,14 +24,20 @@ class Answers:
         self._spark = spark
         self._names: list[str] = []
 
-    def answer(self, spec: ViewSpec, rows: Callable[[str], DataFrame]) -> DataFrame:
-        """All rows of the query, where `rows` gives those of each relation that it reads."""
+    def answer(self, spec: ViewSpec, rows: Callable[[str], DataFrame], *, is_live: bool) -> DataFrame:
+        """All rows of the query, where `rows` gives those of each relation that it reads.
+
+        What is hidden is unknown unless these rows are those that are live: a repair may bring others back, and what is
+        counted here would be counted twice.
+        """
         tables = Tables(spec.relations, f"{twin_name(spec.name)}__")
         for relation in spec.relations:
             name = tables.name(relation, State.NOW)
             rows(relation).createOrReplaceTempView(name)
             self._names.append(name)
         found = self._spark.sql(plan_refresh(spec.plan, tables, spec.relations).full).toDF(*spec.stored)
+        if is_live:
+            return found
         unknown = {name: F.lit(None).cast(found.schema[name].dataType) for name in spec.hidden}
         return found.withColumns(unknown) if unknown else found
 

@@ -41,7 +41,7 @@ class TableRelations:
 
     def answer(self, spec: ViewSpec) -> DataFrame:
         """All rows of a query."""
-        return self._answers.answer(spec, self._rows)
+        return self._answers.answer(spec, self._rows, is_live=True)
 
     def release(self) -> None:
         """Free what is kept for it."""

@@ -45,7 +45,7 @@ class TopicRelations:
 
     def answer(self, spec: ViewSpec) -> DataFrame:
         """All rows of a query."""
-        return self._answers.answer(spec, self.rows)
+        return self._answers.answer(spec, self.rows, is_live=False)
 
     def rows(self, name: str) -> DataFrame:
         """All rows of a relation."""

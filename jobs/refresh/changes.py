@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from jobs.parts import gathered
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
 from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique, require_unique
@@ -32,7 +33,7 @@ from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.protocol import AT, LSN, OP
 
-KEYS_MAX: Final = 10_000
+KEYS_MAX: Final = 50_000
 """More affected keys than this stay in Spark."""
 SHARE_MAX: Final = 0.2
 """From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""
@@ -119,9 +120,9 @@ class QueryChanges:
             return False
         if self._spec.plan.tally is None:
             return share >= (LARGE_SHARE_MAX if count > CHANGES_MAX else ROWS_SHARE_MAX)
-        if share >= TALLIED_SHARE_MAX:
-            return True
-        return count > CHANGES_MAX and GROUPS_MAX < self._stored.count() <= 2 * count
+        # What more of them were is looked for by Spark, through all rows of the table.
+        read_whole = count > CHANGES_MAX and (len(self._now) == 1 or share >= LARGE_SHARE_MAX)
+        return share >= TALLIED_SHARE_MAX or read_whole
 
     def _by_keys(self, evaluation: Evaluation, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Found:
         by = sorted(replaced_by(self._spec.plan), key=lambda column: column.id)
@@ -210,7 +211,7 @@ class QueryChanges:
         if not self._proved:
             rows = self._relations.kept(rows)
             require_unique(self._spec, rows)
-        return Found(None, 0, How.FULL, why, whole=rows)
+        return Found(None, 0, How.FULL, why, whole=gathered(self._spark, rows, self._stored.count()))
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:
         rows = evaluation.all_rows()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-CHANGES_MAX: Final = 10_000
+CHANGES_MAX: Final = 50_000
 """More changed keys than this are looked up by Spark."""
 
 

@@ -28,7 +28,7 @@ from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 
-GROUPS_MAX: Final = 10_000
+GROUPS_MAX: Final = 50_000
 """More touched groups than this stay in Spark."""
 
 

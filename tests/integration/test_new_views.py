@@ -6,9 +6,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 import afterimage
+from sinks.spec import HIDDEN
 from tests.support.declared import (
     await_event,
     batches_beside,
@@ -97,6 +100,10 @@ def test_whoever_waits_waits_for_a_new_view(shop: Pipeline):
     shop.catch_up()
     rows = afterimage.open(shop.config).at().table("sums").arrow()
     assert rows.num_rows > 0
+    kept = pa.table(DeltaTable(Path(shop.settings.delta_root, "sums")).to_pyarrow_table())
+    hidden = [name for name in kept.column_names if name.startswith(HIDDEN)]
+    assert hidden, "what brings the groups up to date is there from the beginning"
+    assert {name: kept.column(name).null_count for name in hidden} == dict.fromkeys(hidden, 0)
     assert [proof["view"] for proof in shop.prove("sums") if proof["holds"]] == ["sums", "sums"]
 
 
