@@ -18,8 +18,8 @@ from jobs.control.proved import kept_records
 from jobs.control.records import Withdrawn
 from jobs.declare.bodies import SUFFIX, body_of
 from jobs.declare.view_name import is_name
-from jobs.left_behind import left_behind
 from jobs.ledger import Ledger
+from jobs.left_behind import left_behind
 from sinks.registry import remove_view
 from sinks.spec import Kind as SpecKind
 from sinks.spec import ViewSpec
@@ -27,9 +27,7 @@ from sinks.spec import ViewSpec
 _log = get(__name__)
 
 
-def refusal(
-    settings: Settings, view: str, specs: Mapping[str, ViewSpec], left: Collection[str] = ()
-) -> str | None:
+def refusal(settings: Settings, view: str, specs: Mapping[str, ViewSpec], left: Collection[str] = ()) -> str | None:
     """Why a view may not be dropped; those that have `left` sinks behind may be dropped from these."""
     if view in left:
         return None

@@ -15,8 +15,8 @@ from jobs.batch import Target
 from jobs.control import ControlServer
 from jobs.control.declared import DeclaredViews
 from jobs.control.stopped import StoppedViews
-from jobs.left_behind import LeftSinks
 from jobs.ledger import Ledger, LedgerRow, LedgerState
+from jobs.left_behind import LeftSinks
 from jobs.pipeline import Pipeline
 from jobs.recording import About, folders, recorded
 from jobs.refresh.refresher import Refresher
@@ -51,7 +51,7 @@ class Vouching:
         """Nothing is left of it; or, of one that is live, of what its file names no more."""
         self._undeclared.pop(view, None)
         self._left.forget(view)
-        if view not in self._present[1].specs:
+        if self._session is None or view not in self._session[1].specs:
             metrics.dropped(view)
             self._declared.forget(view)
 

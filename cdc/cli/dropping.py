@@ -12,8 +12,8 @@ from jobs.control import Kind
 from jobs.control.proved import kept_records
 from jobs.declarations import captured_tables, declared
 from jobs.dropping import refusal
-from jobs.left_behind import left_behind
 from jobs.ledger import Ledger
+from jobs.left_behind import left_behind
 
 
 def run_drop(settings: Settings, name: str) -> None:

@@ -28,8 +28,8 @@ from jobs.control import apply_owner
 from jobs.control.kept import Declared, Kept, Rebuilding, Unshown
 from jobs.control.proved import kept_records, proofs_of
 from jobs.control.stopped import troubles_of
-from jobs.left_behind import left_behind
 from jobs.ledger import Ledger, LedgerState
+from jobs.left_behind import left_behind
 from jobs.left_out import is_left_out, sinks_of, trouble_of
 from jobs.pipeline import Pipeline, load_pipeline
 from jobs.recording import folders, located

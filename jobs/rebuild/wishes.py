@@ -1,7 +1,8 @@
 """What is to be loaded beside and shown: views that somebody wants anew, and those whose files have changed.
 
 In: requests, and the groups of views that are coming. Out: wishes in the order in which they are fulfilled, and why one
-can't be. Keeps true: whoever asks for a view whose file has changed waits for what the file says, and for no load of its own.
+can't be. Keeps true: whoever asks for a view whose file has changed waits for what the file says, and for no load of
+its own.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import CHANGES_MAX, ReadRelations, Untold
 from jobs.refresh.stored import Stored
-from jobs.refresh.tallied import GROUPS_MAX, Few, Many, Tallied, Unsure
+from jobs.refresh.tallied import Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.refresh import Refresh

@@ -6,7 +6,6 @@ true: every frame is of the version that was asked for; changes that cannot be t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce

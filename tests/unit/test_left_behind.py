@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +10,8 @@ import pytest
 from jobs import left_behind as module
 from jobs.control.kept import Declared, Kept, Left
 from jobs.control.records import Withdrawn
-from jobs.left_behind import LeftSinks, left_behind
 from jobs.ledger import LedgerState
+from jobs.left_behind import LeftSinks, left_behind
 from sinks.spec import Kind, SinkOptions, ViewSpec
 
 
@@ -27,7 +26,7 @@ def ledger(*tables: str) -> LedgerState:
 
 def test_what_was_told_and_a_table_that_has_a_row_are_left():
     specs = {"v": view("v", "cache"), "w": view("w", "delta", "search"), "t": view("t", "delta", kind=Kind.MIRROR)}
-    kept = [Left("v", "search"), Left("w", "search"), Left("gone", "cache"), Declared("v", "SELECT 1")]
+    kept: list[Kept] = [Left("v", "search"), Left("w", "search"), Left("gone", "cache"), Declared("v", "SELECT 1")]
     assert left_behind(kept, ledger("v", "w", "t", "gone"), specs) == {"v": ("delta", "search")}
     assert left_behind([], None, specs) == {}
 

@@ -23,9 +23,7 @@ LSN = 0xAB_12345678
 def test_no_name_and_no_position_is_cut_off(width: int):
     figures = Figures(files=12, rows=1_234_567, bytes=98_765_432, tidied_s=3_600.0)
     refreshed = Outcome(How.INCREMENTAL, None, 1_234, 1_000, 56.7)
-    views = tuple(
-        ViewStanding(name, "delta", LSN, 123_456, 12.3, refreshed=refreshed, table=figures) for name in NAMES
-    )
+    views = tuple(ViewStanding(name, "delta", LSN, 123_456, 12.3, refreshed=refreshed, table=figures) for name in NAMES)
     text = io.StringIO()
     Console(file=text, width=width).print(status.screen(SETTINGS, Report(None, None, None, None, None, views, ()), []))
     lines = text.getvalue().splitlines()
