@@ -35,7 +35,7 @@ SHARE = 0.001
 _WAIT_S = 1800.0
 _LOOK_S = 0.2
 _WARM_UPS = 6
-_WARM_UPS_EACH = 1
+_WARM_UPS_EACH = 4
 _CHECKS = {
     "order_customers": "count(*), sum(id), sum(amount), sum(mark), sum(region)",
     "by_status": "count(*), sum(orders), sum(amount), sum(mark)",
