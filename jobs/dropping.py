@@ -72,16 +72,17 @@ class Dropper:
             return []
         self._control.confirm_owner()
         dropped = [each for each in (view, body_of(view)) if each == view or (each in rows and each not in specs)]
-        loses_table = TABLE in left.get(view, (TABLE,))
+        sinks = left.get(view)
+        loses_table = sinks is None or TABLE in sinks
         known = [each for each in dropped if loses_table and rows.pop(each, None) is not None]
         if known:
             self._ledger.write(list(rows.values()))
-        told, found = self._removed(dropped, left.get(view))
+        told, found = self._removed(dropped, sinks)
         if not (known or found):
             self._control.answer(request.id, State.FAILED, message=f"there is no view {view}: {told}")
             return []
         for record in kept:
-            if record.view in dropped and (view not in left or getattr(record, "sink", None) in left[view]):
+            if record.view in dropped and (sinks is None or getattr(record, "sink", None) in sinks):
                 self._control.keep(Withdrawn(record.id))
         self._control.answer(request.id, State.DONE, message=told)
         return dropped

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cdc.errors import ConfigError
 from cdc.settings import Settings
 from jobs.batch import TABLE
 from jobs.control import ControlServer
 from jobs.control.kept import Kept, Left
 from jobs.control.proved import kept_records
 from jobs.control.records import Withdrawn
-from jobs.declare.header import read_header
-from jobs.declare.parse import parse_statement
+from jobs.declare.filed import named_sinks
 from jobs.declare.source import Source
 from jobs.ledger import LedgerState
 from sinks.spec import Kind, ViewSpec
@@ -35,40 +33,20 @@ def left_behind(kept: Iterable[Kept], ledger: LedgerState | None, *declared: Spe
     return {view: sinks for view, sinks in left.items() if sinks}
 
 
-class LeftSinks:
-    """What apply has told of them."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._known: set[Left] | None = None
-
-    def tell(self, control: ControlServer, former: Mapping[str, str], specs: Specs) -> None:
-        """Views follow other texts from now on than these; a sink that is named again is no longer left."""
-        if self._known is None:
-            self._known = {each for each in kept_records(self._settings) if isinstance(each, Left)}
-        for view, text in former.items():
-            for sink in _named(text) - _sinks(specs[view]) - {TABLE}:
-                self._known.add(Left(view, sink))
-                control.keep(Left(view, sink))
-        for again in [each for each in self._known if each.view in specs and each.sink in _sinks(specs[each.view])]:
-            self._known.remove(again)
-            control.keep(Withdrawn(again.id))
-
-    def forget(self, view: str) -> None:
-        """They were dropped, with what was told of them."""
-        if self._known is not None:
-            self._known = {each for each in self._known if each.view != view}
+def tell_left(settings: Settings, control: ControlServer, former: Mapping[str, str], specs: Specs) -> None:
+    """Some views follow other texts from now on than these; a sink that is named again is no longer left."""
+    if not former:
+        return
+    known = {each for each in kept_records(settings) if isinstance(each, Left) and each.view in former}
+    for view, text in former.items():
+        own = _sinks(specs[view])
+        gone = {*(named_sinks(Source("a former file", text)) or ())} - own - {TABLE}
+        for record in {Left(view, sink) for sink in gone} - known:
+            control.keep(record)
+        for record in known:
+            if record.view == view and record.sink in own:
+                control.keep(Withdrawn(record.id))
 
 
 def _sinks(spec: ViewSpec) -> set[str]:
     return {option.name for option in spec.sinks}
-
-
-def _named(text: str) -> set[str]:
-    """The sinks of a text that was live once; of one that can't be read any more nothing is known."""
-    source = Source("a former file", text)
-    try:
-        header = read_header(source, before=parse_statement(source).tokens[0].start)
-    except ConfigError:
-        return set()
-    return {option.name for option in header.sinks}

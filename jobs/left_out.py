@@ -18,8 +18,7 @@ from jobs.batch import TABLE
 from jobs.control.declared import declared_texts
 from jobs.declare import view_texts
 from jobs.declare.bodies import SUFFIX, cut_text
-from jobs.declare.header import read_header
-from jobs.declare.parse import parse_statement
+from jobs.declare.filed import named_sinks
 from jobs.ledger import Ledger
 from jobs.pipeline import Pipeline
 from jobs.prove import ViewProof
@@ -97,8 +96,5 @@ def sinks_of(settings: Settings, view: str) -> tuple[str, ...]:
     source = view_texts(settings.views, lambda *_: None).get(view)
     if source is None:
         return (TABLE,)
-    try:
-        header = read_header(source, before=parse_statement(source).tokens[0].start)
-    except ConfigError:
-        return (TABLE,)
-    return tuple(option.name for option in header.sinks)
+    named = named_sinks(source)
+    return (TABLE,) if named is None else named

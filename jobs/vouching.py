@@ -16,7 +16,7 @@ from jobs.control import ControlServer
 from jobs.control.declared import DeclaredViews
 from jobs.control.stopped import StoppedViews
 from jobs.ledger import Ledger, LedgerRow, LedgerState
-from jobs.left_behind import LeftSinks
+from jobs.left_behind import tell_left
 from jobs.pipeline import Pipeline
 from jobs.recording import About, folders, recorded
 from jobs.refresh.refresher import Refresher
@@ -29,12 +29,12 @@ class Vouching:
     """Of one apply process; `begin` a session, or a pipeline that was swapped in."""
 
     def __init__(self, settings: Settings, control: ControlServer, ledger: Ledger, lacking: LackingRows) -> None:
+        self._settings = settings
         self._control = control
         self._ledger = ledger
         self._lacking = lacking
         self._standing = StoppedViews(settings)
         self._declared = DeclaredViews(settings)
-        self._left = LeftSinks(settings)
         self._undeclared: dict[str, LedgerRow] = {}
         self._session: tuple[Refresher, Pipeline] | None = None
 
@@ -50,7 +50,6 @@ class Vouching:
     def dropped(self, view: str) -> None:
         """Nothing is left of it; or, of one that is live, of what its file names no more."""
         self._undeclared.pop(view, None)
-        self._left.forget(view)
         if self._session is None or view not in self._session[1].specs:
             metrics.dropped(view)
             self._declared.forget(view)
@@ -65,7 +64,7 @@ class Vouching:
             metrics.VIEW_LSN.labels(target.view, target.sink).set(position.lsn)
             metrics.VIEW_UNFIT_ROWS.labels(target.view, target.sink).set(len(position.unfit))
         # First what was left behind: once the new text is kept, nothing tells of the former one.
-        self._left.tell(self._control, self._declared.former(pipeline.texts), pipeline.specs)
+        tell_left(self._settings, self._control, self._declared.former(pipeline.texts), pipeline.specs)
         self._declared.tell(self._control, pipeline.texts)
         return max((position.lsn for position in positions.values()), default=0)
 

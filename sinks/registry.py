@@ -80,9 +80,11 @@ def remove_view(
 
     removers = {"delta": from_delta, "search": from_search, "cache": from_cache, "kafka": from_kafka}
     found, errors = [], []
-    for name in sorted(removers.keys() & (removers if sinks is None else sinks), key=[*removers].index):
+    for name, remove in removers.items():
+        if sinks is not None and name not in sinks:
+            continue
         try:
-            if removers[name](settings, view):
+            if remove(settings, view):
                 found.append(name)
         except CdcError as error:
             errors.append(error)

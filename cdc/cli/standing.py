@@ -55,7 +55,6 @@ class Observer:
         self._schemas = 0
         self._files: FolderState = ()
         self._wrong: dict[str, ConfigError] = {}
-        self._undeclared: tuple[str, ...] = ()
         self._state: LedgerState | None = None
 
     def close(self) -> None:
@@ -100,8 +99,8 @@ class Observer:
             return ()
         known = {*self._pipeline.specs, *self._pipeline.coming.specs}
         live = {each.view for each in kept if isinstance(each, Declared)}
-        found = {*self._undeclared, *(view for view in live - known if not is_left_out(view, self._wrong))}
-        return tuple(sorted(found - known))
+        unread = undeclared(folders(self._pipeline.sinks.values()), self._state)
+        return tuple(sorted(view for view in {*unread, *live} - known if not is_left_out(view, self._wrong)))
 
     def _left(self, kept: Sequence[Kept]) -> dict[str, tuple[str, ...]]:
         if self._pipeline is None:
@@ -197,8 +196,6 @@ class Observer:
             asked = dict(zip(sinks, pool.map(lambda sink: _position(sink.position), sinks.values()), strict=True))
         own = {target: found for target, (found, _) in asked.items()}
         ledger = self._state = _asked(self._ledger.read, problems)
-        unread = undeclared(folders(sinks.values()), ledger)
-        self._undeclared = tuple(name for name in unread if not is_left_out(name, self._wrong))
         positions = located(sinks, own, ledger)
         tables = self._tables(sinks)
         return tuple(

@@ -18,9 +18,8 @@ from cdc.schema_record import SchemaRecord
 from cdc.settings import Settings
 from jobs.declarations import declared
 from jobs.declare import view_texts
-from jobs.declare.agreed import disagreements
-from jobs.declare.header import read_header
-from jobs.declare.parse import parse_statement
+from jobs.declare.filed import named_sinks
+from jobs.prove.agreed import disagreements
 from jobs.prove.source import SourceCut, source_now
 from jobs.tables import TableInfo
 from sinks.spec import Kind, ViewSpec
@@ -34,11 +33,7 @@ def sinks_needed(settings: Settings) -> set[str]:
     """The sinks that some view goes to; a file that is wrong needs none."""
     found: set[str] = set()
     for source in view_texts(settings.views, lambda *_: None).values():
-        try:
-            header = read_header(source, before=parse_statement(source).tokens[0].start)
-        except ConfigError:
-            continue
-        found |= {sink.name for sink in header.sinks}
+        found.update(named_sinks(source) or ())
     return found
 
 
@@ -77,5 +72,5 @@ def _asked(source: SourceCut, spec: ViewSpec) -> Iterator[Finding]:
             raise
         yield of_error(ConfigError(f"{spec.file}: Postgres does not run it: {error.message}", _NOT_RUN, code=_CODE))
         return
-    for message in disagreements(spec, [(each.oid, each.mod) for each in types]):
+    for message in disagreements(spec, types):
         yield of_error(ConfigError(f"{spec.file}: {message}", _DEFECT, code=_CODE))

@@ -36,6 +36,15 @@ def kept_elsewhere(name: str, texts: Mapping[str, Source]) -> tuple[str, ...]:
     return () if TABLE in sinks or is_query or is_read else sinks
 
 
+def named_sinks(source: Source) -> tuple[str, ...] | None:
+    """The sinks that a text names; None of one that can't be read."""
+    try:
+        header = read_header(source, before=parse_statement(source).tokens[0].start)
+    except ConfigError:
+        return None
+    return tuple(option.name for option in header.sinks)
+
+
 def _statement(source: Source) -> Statement | None:
     try:
         return parse_statement(source)

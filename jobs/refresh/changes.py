@@ -18,6 +18,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from jobs.parts import gathered
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
+from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique, require_unique
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.lookup import TooMany, row_values
@@ -33,7 +34,7 @@ from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 from sinks.protocol import AT, LSN, OP
 
-KEYS_MAX: Final = 50_000
+KEYS_MAX: Final = ROWS_MAX
 """More affected keys than this stay in Spark."""
 SHARE_MAX: Final = 0.2
 """From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""

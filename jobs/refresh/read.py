@@ -45,10 +45,10 @@ def rows_at(spark: SparkSession, path: str, held: Held) -> DataFrame:
 
 def needed(readers: Iterable[ViewSpec]) -> dict[str, set[str]]:
     """Of each relation that a query reads, the columns that some query reads."""
-    needed: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for spec in readers:
         plan: ViewPlan | None = spec.plan
         for scan in walk(plan.root) if plan is not None else ():
             if isinstance(scan, Scan):
-                needed.setdefault(scan.relation, set()).update(scan.sources)
-    return needed
+                found.setdefault(scan.relation, set()).update(scan.sources)
+    return found

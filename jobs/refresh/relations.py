@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.images import alike, distinct_rows, paired, rows_of_side, spark_schema, struct_type, values_in
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
 from jobs.refresh.read import ReadRelation, needed, rows_at
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-CHANGES_MAX: Final = 50_000
+CHANGES_MAX: Final = ROWS_MAX
 """More changed keys than this are looked up by Spark."""
 
 

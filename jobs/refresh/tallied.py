@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
+from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.folding import PlainTally, folded, plain_tally, touched
 from jobs.refresh.images import distinct_rows, struct_type
@@ -28,7 +29,7 @@ from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 
-GROUPS_MAX: Final = 50_000
+GROUPS_MAX: Final = ROWS_MAX
 """More touched groups than this stay in Spark."""
 
 

@@ -13,13 +13,14 @@ from cdc.check import Finding, Level, fix
 from cdc.check.source import look_at_source
 from cdc.cli.view_files import look_at_views
 from cdc.settings import Settings
-from jobs.declare.agreed import disagreements
+from jobs.prove.agreed import disagreements
+from jobs.prove.source import ColumnType, SourceCut
 from tests.support.servers import PostgresServer, fresh_database
 from tests.support.source import prepared_source
 from tests.support.view_corpus import CORPORA, ViewCorpus, prepared, tables_of
 
 CONFIG = Path(__file__).parents[2] / "config"
-POINT = 600, -1
+POINT = ColumnType(600, -1)
 
 
 def found_in(settings: Settings, **files: str) -> list[Finding]:
@@ -102,13 +103,9 @@ def test_every_view_of_the_corpora_has_the_types_that_postgres_gives(name: str, 
     with fresh_database(postgres) as database, database.connect() as connection:
         prepared(connection, corpus)
         specs = corpus.declared(tables_of(connection))
-        found = {view: [*disagreements(spec, types_of(connection, spec.postgres_sql))] for view, spec in specs.items()}
+        source = SourceCut(0, connection)
+        found = {view: [*disagreements(spec, source.types(spec))] for view, spec in specs.items()}
     assert {view: messages for view, messages in found.items() if messages} == {}
     points = {spec.name: [*disagreements(spec, [POINT] * len(spec.columns))] for spec in specs.values() if spec.plan}
     assert len(points) >= 22
     assert all(points.values()), "no view is of points"
-
-
-def types_of(connection: psycopg.Connection, statement: str) -> list[tuple[int, int]]:
-    result = connection.execute(f"SELECT * FROM ({statement}\n) v LIMIT 0".encode()).pgresult
-    return [(result.ftype(at), result.fmod(at)) for at in range(result.nfields)]

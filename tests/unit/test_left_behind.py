@@ -11,7 +11,7 @@ from jobs import left_behind as module
 from jobs.control.kept import Declared, Kept, Left
 from jobs.control.records import Withdrawn
 from jobs.ledger import LedgerState
-from jobs.left_behind import LeftSinks, left_behind
+from jobs.left_behind import left_behind, tell_left
 from sinks.spec import Kind, SinkOptions, ViewSpec
 
 
@@ -57,24 +57,22 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     return made
 
 
-def tell(sinks: LeftSinks, topic: Topic, former: dict[str, str], *specs: ViewSpec) -> set[Kept]:
-    sinks.tell(cast(Any, topic), former, {spec.name: spec for spec in specs})
+def tell(topic: Topic, former: dict[str, str], *specs: ViewSpec) -> set[Kept]:
+    tell_left(cast(Any, SimpleNamespace()), cast(Any, topic), former, {spec.name: spec for spec in specs})
     return {*topic.kept.values()}
 
 
 def test_it_is_told_until_the_sink_is_named_again_or_dropped(topic: Topic):
-    made = LeftSinks(cast(Any, SimpleNamespace()))
     was = {"v": "-- sinks: delta, search, kafka\nSELECT id FROM t"}
     before = {Left("w", "cache")}
-    assert tell(made, topic, {}, view("v", "delta"), view("w", "delta")) == before
-    told = tell(made, topic, was, view("v", "cache"), view("w", "delta"))
+    assert tell(topic, {}, view("v", "delta"), view("w", "delta")) == before
+    told = tell(topic, was, view("v", "cache"), view("w", "delta"))
     assert told == {*before, Left("v", "search"), Left("v", "kafka")}, "a table tells of itself, by the ledger"
-    again = tell(made, topic, {}, view("v", "cache", "search"), view("w", "delta", "cache"))
+    less = {"v": "-- sinks: cache\nSELECT id FROM t", "w": "SELECT id FROM t"}
+    again = tell(topic, less, view("v", "cache", "search"), view("w", "delta", "cache"))
     assert again == {Left("v", "kafka")}
-    made.forget("v")
-    assert tell(made, topic, {}, view("v", "kafka")) == {Left("v", "kafka")}, "who dropped it has withdrawn it"
+    assert tell(topic, {}, view("v", "kafka")) == {Left("v", "kafka")}, "no text has changed"
 
 
 def test_a_former_text_that_cannot_be_read_leaves_nothing(topic: Topic):
-    made = LeftSinks(cast(Any, SimpleNamespace()))
-    assert tell(made, topic, {"v": "-- sinks: nowhere\nSELECT"}, view("v", "cache")) == {Left("w", "cache")}
+    assert tell(topic, {"v": "-- sinks: nowhere\nSELECT"}, view("v", "cache")) == {Left("w", "cache")}
