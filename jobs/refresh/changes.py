@@ -21,6 +21,7 @@ from jobs.plan.tally import Tally
 from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique, require_unique
 from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.first import FirstNow
 from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import CHANGES_MAX, ReadRelations, Untold
@@ -28,6 +29,7 @@ from jobs.refresh.stored import Stored
 from jobs.refresh.tallied import Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
 from jobs.upkeep.choice import replaced_by
+from jobs.upkeep.first_rows import FirstRows, first_rows
 from jobs.upkeep.refresh import Refresh
 from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
@@ -112,6 +114,9 @@ class QueryChanges:
         # A row that a repair brought back may never have been missed here: it would count twice.
         is_told = tally is not None and all(self._relations.is_of_batch(name, held) for name, held in told.items())
         tallied = self._tallied(evaluation, tally, changed, told) if tally is not None and is_told else None
+        first = first_rows(self._spec.plan)
+        if first is not None:
+            return self._of_first(evaluation, first, told[first.scan.relation])
         return tallied or self._by_keys(evaluation, changed, told)
 
     def _are_many(self, relation: str) -> bool:
@@ -172,6 +177,18 @@ class QueryChanges:
         except (PySparkException, TooMany, Unsure, Untold):
             # What fails over signed rows, an overflow half-way for instance, need not fail over all rows.
             return None
+
+    def _of_first(self, evaluation: Evaluation, first: FirstRows, known: Held) -> Found:
+        """By the rows that are stored and those that changed; one that falls behind makes room for any other."""
+        relation = first.scan.relation
+        try:
+            found = FirstNow(evaluation, self._relations, self._stored, first, self._now[relation]).since(known)
+        except (PySparkException, TooMany):
+            found = None
+        if found is None:
+            return self._in_full(evaluation, "a row fell behind, or many changed")
+        changes = few_changes(self._spec, found.stored, found.rows, self._lsn)
+        return self._found(changes, found.schema, How.INCREMENTAL, found.changed)
 
     def _keys_max(self) -> float:
         share = self._spec.max_affected if self._spec.max_affected is not None else SHARE_MAX

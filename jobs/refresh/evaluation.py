@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.parts import session_for
 from jobs.plan.nodes import Attribute, Plan, Scan
+from jobs.plan.render import derived, listed
 from jobs.plan.view import ViewPlan
 from jobs.plan.walk import walk
 from jobs.refresh.fetched import FetchedScans
@@ -62,6 +63,13 @@ class Evaluation:
             rows = self._relations.rows_for(spark, name, held)
             rows.createOrReplaceTempView(self._tables.name(name, State.NOW))
         return self._shown(spark.sql(sql))
+
+    def of_rows(self, root: Plan, relation: str, rows: pa.Table) -> DataFrame:
+        """What a plan with the view's columns makes of some rows of the only relation that it reads."""
+        name = f"{self._prefix}some"
+        self._relations.frame(relation, rows).coalesce(1).createOrReplaceTempView(name)
+        shown = listed(column.sql for column in self._plan.stored)
+        return self._shown(self._spark.sql(f"SELECT {shown} FROM {derived(root, lambda _: name)}"))  # noqa: S608 - our own SQL
 
     def planned(self, changed: Mapping[str, DataFrame], known: Mapping[str, Held]) -> Refresh:
         """What is run, given the images of the relations that changed, and the former states."""
