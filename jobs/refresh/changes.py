@@ -226,10 +226,22 @@ class QueryChanges:
         if self._follows or self._stored.is_small():
             return self._in_full(evaluation, why)
         rows = evaluation.all_rows()
+        if self._stored.count() <= self._stored.rows_max():
+            try:
+                return Found(None, 0, How.FULL, why, whole=self._held(rows))
+            except TooMany:
+                pass
         if not self._proved:
             rows = self._relations.kept(rows)
             require_unique(self._spec, rows)
         return Found(None, 0, How.FULL, why, whole=gathered(self._spark, rows, self._stored.count()))
+
+    def _held(self, rows: DataFrame) -> DataFrame:
+        """The rows, which are few, in this process."""
+        few = self._few(rows)
+        if not self._proved and len({*row_values(few, self._spec.key)}) < few.num_rows:
+            raise not_unique(self._spec)
+        return frame_of(self._spark, few, rows.schema)
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:
         rows = evaluation.all_rows()
