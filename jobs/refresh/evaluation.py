@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+READERS: Final = 16
+"""Tasks that read a table, as far as the share of each in the groups is concerned."""
+
 # Names belong to the whole session.
 _naming: Final = threading.Lock()
 
@@ -53,10 +56,12 @@ class Evaluation:
         self._called: set[str] = set()
         self._was: dict[str, Held] = {}
 
-    def all_rows(self) -> DataFrame:
-        """The whole answer."""
+    def all_rows(self, groups: int | None = None) -> DataFrame:
+        """The whole answer; what is dealt out for it are rows of what it reads, or groups where it is so many."""
         sql = plan_refresh(self._plan, self._tables, self._now).full
-        spark = session_for(self._spark, sum(self._relations.count(name, held) for name, held in self._now.items()))
+        rows = sum(self._relations.count(name, held) for name, held in self._now.items())
+        # Each task that reads hands on the groups that it met.
+        spark = session_for(self._spark, rows if groups is None else min(rows, groups * READERS))
         if spark is self._spark:
             return self._shown(self._answer(sql))
         for name, held in self._now.items():
