@@ -57,7 +57,7 @@ def test_such_views_are_told(bed: Bed):
 
 def test_random_changes_are_followed_both_ways(bed: Bed):
     seen = Counter[tuple[str, str]]()
-    for size in (1, 2, 5, 1, 3, 1, 12, 1, 2, 1):
+    for size in (1, 2, 5, 1, 12, 1, 1):
         bed.change("public.orders", keys=size)
         seen.update((view, json.loads(text)["how"]) for view, text in bed.refresh().items() if view in FIRST)
     assert {view for view, way in seen if way == "incremental"} == set(FIRST)
@@ -66,16 +66,16 @@ def test_random_changes_are_followed_both_ways(bed: Bed):
 
 
 def test_the_last_of_the_first_rows_decides(bed: Bed):
-    tops = [order(1000 + at, f"{9000000 + at}.00") for at in range(7)]
+    tops = [order(1000 + at, f"{99000000 + at}.00") for at in range(7)]
     how(bed, "dearest", *((UPSERT, row) for row in tops))
     # 1006 to 1002 are first.
-    assert how(bed, "dearest", (UPSERT, order(1004, "9000004.00", "paid"))) == "incremental", "it stays where it was"
-    assert how(bed, "dearest", (UPSERT, order(1004, "9000007.00"))) == "incremental", "it goes ahead"
-    assert how(bed, "dearest", (UPSERT, order(1000, "9000002.50"))) == "incremental", "1000 comes in, 1002 goes out"
-    assert how(bed, "dearest", (UPSERT, order(1000, "9000001.50"))) == "full", "1000 is the last: 1002 may be before it"
-    assert how(bed, "dearest", (UPSERT, order(1002, "9000002.00", "void"))) == "full", "it alone was the last"
-    assert how(bed, "dearest", (DELETE, order(1005, "9000005.00"))) == "full", "any other may follow"
-    both = (DELETE, order(1006, "9000006.00")), (UPSERT, order(1007, "9000008.00"))
+    assert how(bed, "dearest", (UPSERT, order(1004, "99000004.00", "paid"))) == "incremental", "it stays where it was"
+    assert how(bed, "dearest", (UPSERT, order(1004, "99000007.00"))) == "incremental", "it goes ahead"
+    assert how(bed, "dearest", (UPSERT, order(1000, "99000002.50"))) == "incremental", "1000 comes in, 1002 goes out"
+    assert how(bed, "dearest", (UPSERT, order(1000, "99000001.50"))) == "full", "1000 is the last: 1002 may be before it"
+    assert how(bed, "dearest", (UPSERT, order(1002, "99000002.00", "void"))) == "full", "it alone was the last"
+    assert how(bed, "dearest", (DELETE, order(1005, "99000005.00"))) == "full", "any other may follow"
+    both = (DELETE, order(1006, "99000006.00")), (UPSERT, order(1007, "99000008.00"))
     assert how(bed, "dearest", *both) == "incremental", "one goes, another comes"
     assert how(bed, "dearest", (UPSERT, order(1008, "1.00"))) == "incremental", "one that is far behind"
 
