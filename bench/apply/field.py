@@ -6,6 +6,7 @@ In: how many tables of how many rows. Out: a Field; `publish` makes changes and 
 from __future__ import annotations
 
 import secrets
+import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,6 +37,7 @@ class Field:
     tables: list[str]
     rows: int
     progress: ProgressCounter
+    capture: subprocess.Popen[bytes]
     sides: Sequence[Side] = ()
     turns: int = 0
     marks: int = 0
@@ -105,11 +107,11 @@ def field(
     pipeline = Pipeline.prepared(bench, name, database, *captured, **{**own, **sections})
     with ExitStack() as stack:
         stack.callback(bench.drop_database, database)
-        stack.enter_context(pipeline.running())
+        capture = stack.enter_context(pipeline.running())
         pipeline.wait_for_boundary()
         progress = ProgressCounter(pipeline.settings.kafka, name)
         stack.callback(progress.close)
-        made = Field(bench, database, pipeline, called, rows, progress)
+        made = Field(bench, database, pipeline, called, rows, progress, capture)
         made.publish("SELECT 1")
         made.sides = [stack.enter_context(caught_up(kind, made)) for kind in (Ours, Recipe) if kind.name in sides]
         yield made

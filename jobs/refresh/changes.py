@@ -7,20 +7,22 @@ result is the same whichever way is taken; the ways differ in what they read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from jobs.parts import gathered
-from jobs.plan.nodes import Attribute
+from jobs.plan.nodes import Attribute, Join
 from jobs.plan.tally import Tally
+from jobs.plan.walk import walk
 from jobs.refresh.data_files import ROWS_MAX
-from jobs.refresh.difference import SHOWN, few_changes, many_changes, not_unique, require_unique
+from jobs.refresh.difference import few_changes, not_unique, require_unique
 from jobs.refresh.evaluation import Evaluation
+from jobs.refresh.first import FirstNow
+from jobs.refresh.found import Finding, Found
 from jobs.refresh.lookup import TooMany, row_values
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import CHANGES_MAX, ReadRelations, Untold
@@ -28,11 +30,10 @@ from jobs.refresh.stored import Stored
 from jobs.refresh.tallied import Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
 from jobs.upkeep.choice import replaced_by
+from jobs.upkeep.first_rows import FirstRows, first_rows
 from jobs.upkeep.refresh import Refresh
 from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
-from sinks.delta.literals import quoted
-from sinks.protocol import AT, LSN, OP
 
 KEYS_MAX: Final = ROWS_MAX
 """More affected keys than this stay in Spark."""
@@ -46,22 +47,6 @@ TALLIED_SHARE_MAX: Final = 0.05
 """From this share of a table's rows on, a view is computed in full: to find what they affect costs as much."""
 LARGE_SHARE_MAX: Final = 0.005
 """The same where they are more than CHANGES_MAX, and Spark has to find them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The rows that differ, as sinks take them; `frame` is None where there are none, `shown` has what readers see.
-
-    Or `whole`: all rows, to be put in the place of what there is.
-    """
-
-    frame: DataFrame | None
-    count: int
-    how: How
-    why: str | None = None
-    keys: int | None = None
-    shown: DataFrame | None = None
-    whole: DataFrame | None = None
 
 
 class QueryChanges:
@@ -85,6 +70,7 @@ class QueryChanges:
         self._lsn = lsn
         self._follows = follows
         self._proved = stored.spec.plan.key_proof is not None
+        self._finding = Finding(spark, stored.spec, relations, lsn)
 
     def since(self, known: Mapping[str, Held | None]) -> Found:
         """What differs from rows that were computed from these states."""
@@ -112,6 +98,9 @@ class QueryChanges:
         # A row that a repair brought back may never have been missed here: it would count twice.
         is_told = tally is not None and all(self._relations.is_of_batch(name, held) for name, held in told.items())
         tallied = self._tallied(evaluation, tally, changed, told) if tally is not None and is_told else None
+        first = first_rows(self._spec.plan)
+        if first is not None:
+            return self._of_first(evaluation, first, told[first.scan.relation])
         return tallied or self._by_keys(evaluation, changed, told)
 
     def _are_many(self, relation: str) -> bool:
@@ -152,7 +141,7 @@ class QueryChanges:
         try:
             return self._of_few(evaluation, by, few, rows)
         except TooMany:
-            return self._compared(self._stored_of(evaluation, by, keys), rows, How.INCREMENTAL, few.num_rows)
+            return self._finding.compared(self._stored_of(evaluation, by, keys), rows, How.INCREMENTAL, few.num_rows)
 
     def _tallied(
         self, evaluation: Evaluation, tally: Tally, changed: Mapping[str, DataFrame], told: Mapping[str, Held]
@@ -166,12 +155,24 @@ class QueryChanges:
                     return Found(None, 0, How.TALLIED, keys=0)
                 case Few():
                     changes = few_changes(self._spec, found.stored, found.rows, self._lsn)
-                    return self._found(changes, found.schema, How.TALLIED, found.groups)
+                    return self._finding.few(changes, found.schema, How.TALLIED, found.groups)
                 case Many():
-                    return self._compared(found.stored, found.rows, How.TALLIED, found.groups)
+                    return self._finding.compared(found.stored, found.rows, How.TALLIED, found.groups)
         except (PySparkException, TooMany, Unsure, Untold):
             # What fails over signed rows, an overflow half-way for instance, need not fail over all rows.
             return None
+
+    def _of_first(self, evaluation: Evaluation, first: FirstRows, known: Held) -> Found:
+        """By the rows that are stored and those that changed; one that falls behind makes room for any other."""
+        relation = first.scan.relation
+        try:
+            found = FirstNow(evaluation, self._relations, self._stored, first, self._now[relation]).since(known)
+        except (PySparkException, TooMany):
+            found = None
+        if found is None:
+            return self._in_full(evaluation, "a row fell behind, or many changed")
+        changes = few_changes(self._spec, found.stored, found.rows, self._lsn)
+        return self._finding.few(changes, found.schema, How.INCREMENTAL, found.changed)
 
     def _keys_max(self) -> float:
         share = self._spec.max_affected if self._spec.max_affected is not None else SHARE_MAX
@@ -183,7 +184,9 @@ class QueryChanges:
         stored = self._stored.with_keys(few.rename_columns([evaluation.column_of(each) for each in by]))
         if not self._proved:
             self._require_nobody_elses(new, stored)
-        return self._found(few_changes(self._spec, stored, new, self._lsn), rows.schema, How.INCREMENTAL, few.num_rows)
+        return self._finding.few(
+            few_changes(self._spec, stored, new, self._lsn), rows.schema, How.INCREMENTAL, few.num_rows
+        )
 
     def _require_nobody_elses(self, new: pa.Table, stored: pa.Table) -> None:
         """A row outside the affected ones may have the declared key as well."""
@@ -199,7 +202,7 @@ class QueryChanges:
         if count > self._keys_max():
             return self._anew(evaluation, f"{count} keys are affected")
         rows = evaluation.rows_of(refresh, affected)
-        return self._compared(self._stored_of(evaluation, refresh.by, affected), rows, How.INCREMENTAL, count)
+        return self._finding.compared(self._stored_of(evaluation, refresh.by, affected), rows, How.INCREMENTAL, count)
 
     def _stored_of(self, evaluation: Evaluation, by: Iterable[Attribute], keys: DataFrame) -> DataFrame:
         return self._stored.meeting(keys, {evaluation.column_of(each): each.sql for each in by})
@@ -208,56 +211,43 @@ class QueryChanges:
         """In full where most files of the table change anyway: to compare would cost more than to write all of it."""
         if self._follows or self._stored.is_small():
             return self._in_full(evaluation, why)
-        rows = evaluation.all_rows()
+        rows = self._all_rows(evaluation)
+        if self._stored.count() <= self._stored.rows_max():
+            try:
+                return Found(None, 0, How.FULL, why, whole=self._held(rows))
+            except TooMany:
+                pass
         if not self._proved:
             rows = self._relations.kept(rows)
             require_unique(self._spec, rows)
         return Found(None, 0, How.FULL, why, whole=gathered(self._spark, rows, self._stored.count()))
 
+    def _all_rows(self, evaluation: Evaluation) -> DataFrame:
+        """Groups of one relation are those that were there, and one at most for each changed row."""
+        tally = self._spec.plan.tally
+        if tally is None or any(isinstance(node, Join) for node in walk(tally.aggregate)):
+            return evaluation.all_rows()
+        [relation] = self._now
+        if self._relations.moved(relation) is None:
+            return evaluation.all_rows()
+        return evaluation.all_rows(groups=self._stored.count() + self._relations.changed(relation)[0])
+
+    def _held(self, rows: DataFrame) -> DataFrame:
+        """The rows, which are few, in this process."""
+        few = self._few(rows)
+        if not self._proved and len({*row_values(few, self._spec.key)}) < few.num_rows:
+            raise not_unique(self._spec)
+        return frame_of(self._spark, few, rows.schema)
+
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:
-        rows = evaluation.all_rows()
+        rows = self._all_rows(evaluation)
         if self._stored.is_small():
             try:
                 changes = few_changes(self._spec, self._stored.all_few(), self._few(rows), self._lsn)
-                return self._found(changes, rows.schema, How.FULL, None, why)
+                return self._finding.few(changes, rows.schema, How.FULL, None, why)
             except TooMany:
                 pass
-        return self._compared(self._stored.rows(), rows, How.FULL, None, why)
-
-    def _found(self, changes: pa.Table, like: StructType, how: How, keys: int | None, why: str | None = None) -> Found:
-        if not changes.num_rows:
-            return Found(None, 0, how, why, keys)
-        control = [StructField(OP, StringType()), StructField(LSN, LongType()), StructField(AT, StringType())]
-        if self._spec.hidden:
-            control.append(StructField(SHOWN, BooleanType()))
-        rows = [StructField(each.name, each.dataType) for each in like.fields]
-        schema = StructType([*rows, *control])
-        frame = frame_of(self._spark, changes, schema)
-        return Found(frame, changes.num_rows, how, why, keys, self._shown_of_few(frame, changes, schema))
-
-    def _shown_of_few(self, frame: DataFrame, changes: pa.Table, schema: StructType) -> DataFrame | None:
-        if not self._spec.hidden:
-            return frame
-        shown = changes.filter(changes.column(SHOWN)).select([*self._spec.columns, OP, LSN, AT])
-        fields = StructType([schema[name] for name in shown.column_names])
-        return frame_of(self._spark, shown, fields) if shown.num_rows else None
-
-    def _shown(self, changes: DataFrame | None) -> DataFrame | None:
-        if changes is None or not self._spec.hidden:
-            return changes
-        shown = changes.where(SHOWN).select(*map(quoted, self._spec.columns), OP, LSN, AT)
-        return None if shown.isEmpty() else shown
-
-    def _compared(
-        self, stored: DataFrame, rows: DataFrame, how: How, keys: int | None, why: str | None = None
-    ) -> Found:
-        if not self._proved:
-            rows = self._relations.kept(rows)
-            require_unique(self._spec, rows)
-        changes = self._relations.kept(many_changes(self._spec, stored, rows, self._lsn))
-        count = changes.count()
-        frame = changes if count else None
-        return Found(frame, count, how, why, keys, self._shown(frame))
+        return self._finding.compared(self._stored.rows(), rows, How.FULL, None, why)
 
     def _few(self, rows: DataFrame) -> pa.Table:
         most = self._stored.rows_max()

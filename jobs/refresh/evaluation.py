@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from jobs.parts import session_for
 from jobs.plan.nodes import Attribute, Plan, Scan
+from jobs.plan.render import derived, listed
 from jobs.plan.view import ViewPlan
 from jobs.plan.walk import walk
 from jobs.refresh.fetched import FetchedScans
@@ -32,6 +33,9 @@ from sinks.spec import ViewSpec
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+READERS: Final = 16
+"""Tasks that read a table, as far as the share of each in the groups is concerned."""
 
 # Names belong to the whole session.
 _naming: Final = threading.Lock()
@@ -52,16 +56,25 @@ class Evaluation:
         self._called: set[str] = set()
         self._was: dict[str, Held] = {}
 
-    def all_rows(self) -> DataFrame:
-        """The whole answer."""
+    def all_rows(self, groups: int | None = None) -> DataFrame:
+        """The whole answer; what is dealt out for it are rows of what it reads, or groups where it is so many."""
         sql = plan_refresh(self._plan, self._tables, self._now).full
-        spark = session_for(self._spark, sum(self._relations.count(name, held) for name, held in self._now.items()))
+        rows = sum(self._relations.count(name, held) for name, held in self._now.items())
+        # Each task that reads hands on the groups that it met.
+        spark = session_for(self._spark, rows if groups is None else min(rows, groups * READERS))
         if spark is self._spark:
             return self._shown(self._answer(sql))
         for name, held in self._now.items():
             rows = self._relations.rows_for(spark, name, held)
             rows.createOrReplaceTempView(self._tables.name(name, State.NOW))
         return self._shown(spark.sql(sql))
+
+    def of_rows(self, root: Plan, relation: str, rows: pa.Table) -> DataFrame:
+        """What a plan with the view's columns makes of some rows of the only relation that it reads."""
+        name = f"{self._prefix}some"
+        self._relations.frame(relation, rows).coalesce(1).createOrReplaceTempView(name)
+        shown = listed(column.sql for column in self._plan.stored)
+        return self._shown(self._spark.sql(f"SELECT {shown} FROM {derived(root, lambda _: name)}"))  # noqa: S608 - our own SQL
 
     def planned(self, changed: Mapping[str, DataFrame], known: Mapping[str, Held]) -> Refresh:
         """What is run, given the images of the relations that changed, and the former states."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jobs.plan.nodes import Attribute, Plan, Project, Scan
+from jobs.plan.nodes import Plan, Project, Scan
 from jobs.plan.tally import Fold, Tally, fold_of
 from jobs.refresh.images import rows_there
 from jobs.refresh.lookup import TooMany, comparable
@@ -60,6 +60,38 @@ def _scan(node: Plan) -> Scan | None:
     return node if isinstance(node, Scan) else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where among a group's results those of each kind stand: looked up once, and not for each row."""
+
+    counts: tuple[int, ...]
+    sums: tuple[int, ...]
+    extremes: tuple[tuple[int, Fold], ...]
+    rows: int
+    filled: tuple[tuple[int, int], ...]
+    """Of each sum, where it is and where the values that it adds are counted."""
+    kept: tuple[int, ...]
+    """Counts that a row without them, put right by another hand, lacks."""
+
+    @classmethod
+    def of(cls, tally: Tally) -> _Places:
+        """Those of a tally, all of whose results can be folded."""
+        columns = [column for column, _ in tally.aggregate.calls]
+        folds = [fold_of(expr) for _, expr in tally.aggregate.calls]
+        counts = tuple(at for at, fold in enumerate(folds) if fold is Fold.COUNT)
+        needed = {tally.rows, *tally.filled.values()}
+        return cls(
+            counts,
+            tuple(at for at, fold in enumerate(folds) if fold is Fold.SUM),
+            tuple((at, fold) for at, fold in enumerate(folds) if fold in (Fold.LEAST, Fold.GREATEST)),
+            columns.index(tally.rows),
+            tuple((columns.index(total), columns.index(count)) for total, count in tally.filled.items()),
+            tuple(
+                at for at, column in enumerate(columns) if column in needed or (at in counts and column in tally.hidden)
+            ),
+        )
+
+
 @dataclass(slots=True)
 class _Extremes:
     """Of one result of one group: what is stored, and the best of what went and of what came."""
@@ -84,16 +116,19 @@ def folded(plain: PlainTally, pairs: pa.Table, stored: pa.Table) -> pa.Table:
     sides = [rows_there(pairs.column(side)) for side in (OLD, NEW)]
     for rows in (stored, *(side.select(_own(plain)) for side in sides)):
         _require_plain(rows.schema)
-    folds = [fold_of(expr) for _, expr in aggregate.calls]
+    places = _Places.of(plain.tally)
     groups: dict[Key, _Group] = {}
     for key, row in _keyed(stored, [each.sql for each in aggregate.groups], [each.sql for each, _ in aggregate.calls]):
-        groups[key] = _begun(plain.tally, folds, row)
+        groups[key] = _begun(places, row)
     with decimal.localcontext(_EXACT):
         for sign, rows in zip((-1, 1), sides, strict=True):
             for key, row in _keyed(rows, plain.groups, plain.values):
-                _add(groups.setdefault(key, _Group([None] * len(folds))), folds, row, sign)
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = _Group([None] * len(row))
+                _add(group, places, row, sign)
         try:
-            return _answer(plain.tally, folds, groups, stored.schema)
+            return _answer(plain.tally, places, groups, stored.schema)
         except (pa.ArrowInvalid, OverflowError) as error:
             raise TooMany from error
 
@@ -137,34 +172,26 @@ def _keyed(rows: pa.Table, keys: Sequence[str], values: Sequence[str | None]) ->
     return zip(left, right, strict=True)
 
 
-def _begun(tally: Tally, folds: Sequence[Fold | None], row: Row) -> _Group:
-    found = _Group(list(row))
-    for at, (column, _) in enumerate(tally.aggregate.calls):
-        is_count = column in (tally.rows, *tally.filled.values()) or (
-            folds[at] is Fold.COUNT and column in tally.hidden
-        )
-        # A row without its counts was put right by another hand.
-        found.is_unknown = found.is_unknown or (is_count and row[at] is None)
-        if folds[at] in (Fold.LEAST, Fold.GREATEST):
-            found.extremes[at] = _Extremes(was=row[at])
-    return found
+def _begun(places: _Places, row: Row) -> _Group:
+    extremes = {at: _Extremes(was=row[at]) for at, _ in places.extremes}
+    return _Group(list(row), None in [row[at] for at in places.kept], extremes)
 
 
-def _add(group: _Group, folds: Sequence[Fold | None], row: Row, sign: int) -> None:
-    for at, value in enumerate(row):
-        if value is None:
-            continue
-        match folds[at]:
-            case Fold.COUNT:
-                group.results[at] = (group.results[at] or 0) + sign
-            case Fold.SUM:
-                group.results[at] = (group.results[at] or 0) + sign * value
-            case fold:
-                known = group.extremes.setdefault(at, _Extremes())
-                if sign < 0:
-                    known.gone = _best(fold, known.gone, value)
-                else:
-                    known.come = _best(fold, known.come, value)
+def _add(group: _Group, places: _Places, row: Row, sign: int) -> None:
+    results = group.results
+    for at in places.counts:
+        if row[at] is not None:
+            results[at] = (results[at] or 0) + sign
+    for at in places.sums:
+        if (value := row[at]) is not None:
+            results[at] = (results[at] or 0) + (value if sign > 0 else -value)
+    for at, fold in places.extremes:
+        if (value := row[at]) is not None:
+            known = group.extremes.setdefault(at, _Extremes())
+            if sign < 0:
+                known.gone = _best(fold, known.gone, value)
+            else:
+                known.come = _best(fold, known.come, value)
 
 
 def _best(fold: Fold | None, one: Any, other: Any) -> Any:
@@ -173,12 +200,11 @@ def _best(fold: Fold | None, one: Any, other: Any) -> Any:
     return min(one, other) if fold is Fold.LEAST else max(one, other)
 
 
-def _answer(tally: Tally, folds: Sequence[Fold | None], groups: Mapping[Key, _Group], schema: pa.Schema) -> pa.Table:
+def _answer(tally: Tally, places: _Places, groups: Mapping[Key, _Group], schema: pa.Schema) -> pa.Table:
     calls = [column for column, _ in tally.aggregate.calls]
-    place = {column: at for at, column in enumerate(calls)}
     results, unsure = [], []
     for group in groups.values():
-        row, is_sure = _results(tally, folds, group, place)
+        row, is_sure = _results(places, group)
         results.append(row)
         unsure.append(not is_sure)
     columns: dict[str, Any] = {}
@@ -189,25 +215,22 @@ def _answer(tally: Tally, folds: Sequence[Fold | None], groups: Mapping[Key, _Gr
     return pa.table({**columns, UNSURE: pa.array(unsure, pa.bool_())})
 
 
-def _results(
-    tally: Tally, folds: Sequence[Fold | None], group: _Group, place: Mapping[Attribute, int]
-) -> tuple[Row, bool]:
+def _results(places: _Places, group: _Group) -> tuple[Row, bool]:
     """One group's results, and whether they are sure."""
     found = list(group.results)
-    counts = [at for at, fold in enumerate(folds) if fold is Fold.COUNT]
-    for at in counts:
+    for at in places.counts:
         found[at] = found[at] or 0
-    rows = found[place[tally.rows]]
+    rows = found[places.rows]
     is_sure = not group.is_unknown and rows >= 0
-    is_sure = is_sure and all(0 <= found[place[count]] <= rows for count in tally.filled.values())
-    for total, count in tally.filled.items():
-        at, adds = place[total], found[place[count]]
-        is_sure = is_sure and (found[at] is not None if adds > 0 else not found[at])
-        found[at] = found[at] if adds > 0 else None
-    for at, known in group.extremes.items():
-        found[at], is_told = _extreme(folds[at], known)
-        is_sure = is_sure and (is_told or rows == 0)
-        found[at] = found[at] if rows > 0 else None
+    for total, count in places.filled:
+        adds = found[count]
+        is_sure = is_sure and 0 <= adds <= rows and (found[total] is not None if adds > 0 else not found[total])
+        found[total] = found[total] if adds > 0 else None
+    for at, fold in places.extremes:
+        if (known := group.extremes.get(at)) is not None:
+            found[at], is_told = _extreme(fold, known)
+            is_sure = is_sure and (is_told or rows == 0)
+            found[at] = found[at] if rows > 0 else None
     return tuple(found), is_sure
 
 

@@ -23,10 +23,11 @@ from jobs.batch import TABLE, Mode, Target, Task
 from jobs.failures import translated
 from jobs.ledger import LedgerState
 from jobs.pipeline import Pipeline, held_tables
-from jobs.refresh.changes import Found, QueryChanges
+from jobs.refresh.changes import QueryChanges
 from jobs.refresh.difference import many_changes, require_unique, upserts
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.failing import ALONE, FailingViews
+from jobs.refresh.found import Found
 from jobs.refresh.outcome import How, Outcome
 from jobs.refresh.read import rows_at
 from jobs.refresh.relations import Moved, ReadRelations

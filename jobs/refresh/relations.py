@@ -192,7 +192,8 @@ class ReadRelations:
         moved = self._moved.get(name)
         if moved is None or moved.changes is None:
             return 0, 0.0
-        return moved.count, moved.count / max(1, self.count(name, moved.before))
+        # The newest version is open, a former one would be opened for this.
+        return moved.count, moved.count / max(1, self.count(name, self.held(name)))
 
     def is_of_batch(self, name: str, since: Held) -> bool:
         """Whether nothing but this batch has changed its rows: no repair, no rebuild, no batch that was cut off."""

@@ -24,7 +24,8 @@ Rule = Callable[["Planning", Any, Columns, Columns], str]
 class Cost(enum.IntEnum):
     """What a change of a relation costs beyond reading the changed rows, the least first."""
 
-    TALLIED = -1
+    TALLIED = -2
+    FIRST_ROWS = -1
     KEYED = 0
     FAN_OUT = 1
     PARTITIONS = 2

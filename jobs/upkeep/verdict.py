@@ -15,6 +15,7 @@ from jobs.plan.nodes import Attribute
 from jobs.plan.view import ViewPlan
 from jobs.plan.walk import relations
 from jobs.upkeep.choice import replaced_by
+from jobs.upkeep.first_rows import first_rows
 from jobs.upkeep.narrow import Key, narrow, narrowed_scans
 from jobs.upkeep.planning import Cost
 from jobs.upkeep.refresh import Refresh, plan_refresh
@@ -41,6 +42,7 @@ MEANING: Final[Mapping[Mode, str]] = {
 COSTS: Final[Mapping[Cost, str]] = {
     Cost.TALLIED: "tallied: the changed rows, and what they are joined with; of a group that may have lost its least or"
     " greatest value, all rows",
+    Cost.FIRST_ROWS: "first rows: those that are stored, and those that changed; all rows where one falls behind",
     Cost.KEYED: "keyed: the affected keys come from the changed rows alone",
     Cost.FAN_OUT: "keyed, times the fan-out of a join",
     Cost.PARTITIONS: "keyed, all rows of touched window partitions",
@@ -73,6 +75,8 @@ def verdict(view: ViewPlan) -> Verdict:
     mode = _mode(by, costs)
     if view.tally is not None:
         mode, costs = Mode.TALLIED, dict.fromkeys(costs, Cost.TALLIED)
+    elif first_rows(view) is not None:
+        costs = dict.fromkeys(costs, Cost.FIRST_ROWS)
     return Verdict(mode, by, costs, by_key, whole, plan_refresh(view, tables, found))
 
 

@@ -8,16 +8,16 @@ that was looked at is an error; no file is rewritten but small ones of earlier b
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from sinks.delta.commit import Commit
 from sinks.delta.direct import refusals, taken_turn
-from sinks.delta.entries import Entry, Unreadable, about, live_files, make_version, removal
+from sinks.delta.entries import Entry, Unreadable, live_files, removal
 from sinks.delta.files import live_rows, written_file
 from sinks.delta.having import PLACE, rows_having
 from sinks.delta.opened import is_local, newest
+from sinks.delta.own_commit import commit_files
 from sinks.delta.vectors import dead_rows, enable, widened, write_vectors
 from sinks.protocol import OP, UPSERT
 
@@ -32,8 +32,6 @@ TABLE_BYTES_MAX: Final = 4 << 30
 SMALL_FILE_BYTES: Final = 1 << 20
 SMALL_FILES_MAX: Final = 8
 """So many small files become one with the next batch: each costs every reader an open."""
-CHECKPOINT_EVERY: Final = 50
-ENGINE: Final = "Afterimage"
 
 
 def fits(table_bytes: int) -> bool:
@@ -55,11 +53,7 @@ def mark_and_append(rows: pa.Table, commit: Commit, key: Sequence[str], options:
         except Unreadable:
             return False
         enable(table)
-        actions = _actions(commit.path, dead_rows(table), files, rows, key)
-        make_version(commit.path, table.version() + 1, [*_about(commit), *actions])
-        table.update_incremental()
-        if table.version() % CHECKPOINT_EVERY == 0:
-            table.create_checkpoint()
+        commit_files(table, commit, "MERGE", _actions(commit.path, dead_rows(table), files, rows, key))
     return True
 
 
@@ -125,12 +119,6 @@ def _may_hold(entry: Entry, wanted: Any, name: str) -> bool:
         return True
     keys = np.sort(wanted.to_numpy())
     return bool(np.searchsorted(keys, low) < np.searchsorted(keys, high, side="right"))
-
-
-def _about(commit: Commit) -> Iterator[Entry]:
-    now_ms = time.time_ns() // 1_000_000
-    yield about("MERGE", engineInfo=ENGINE, isBlindAppend=False, userMetadata=commit.stamp.to_json())
-    yield {"txn": {"appId": commit.app_id, "version": commit.turn, "lastUpdated": now_ms}}
 
 
 def _count(entry: Entry) -> int | None:

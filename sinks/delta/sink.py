@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc.settings import Delta
-from sinks.arrow_frames import with_columns
+from sinks.arrow_frames import rows_in, with_columns
 from sinks.delta.commit import PROPERTIES, Commit, Mark, add_columns, enable_types, merge, overwrite, replace_keys
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
@@ -21,6 +21,7 @@ from sinks.delta.small import write_small
 from sinks.delta.staged import adopt_files, remove_beside
 from sinks.delta.stamp import Stamp, app_id
 from sinks.delta.upkeep import Figures, Upkeep, figures
+from sinks.delta.whole import overwrite_directly
 from sinks.protocol import OP, UPSERT, Position, Sink, Written
 from sinks.spec import ViewSpec
 from sinks.standing import Located, lost, new_generation, overtaken
@@ -151,9 +152,11 @@ class DeltaSink:
         assert state.stamp is not None
         with translated(self._doing):
             commit = self._commit(rows, state, state.stamp.generation, position)
-            overwrite(rows.select(*map(quoted, self._spec.stored)), commit, (), self.table_properties)
+            kept = with_columns(rows, self._spec.stored)
+            if (known := rows_in(kept)) is None or not overwrite_directly(known, commit, self._options):
+                overwrite(kept, commit, (), self.table_properties)
         self._require_made(commit)
-        return Written(upserts=rows_written(self._path, self._options))
+        return Written(upserts=rows_written(self._path, self._options) if known is None else known.num_rows)
 
     def beside(self) -> BesideDelta:
         """A table in another folder, always a new one."""

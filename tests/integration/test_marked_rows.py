@@ -17,6 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 import sinks.delta.marked
+import sinks.delta.own_commit
 from cdc.errors import TransientError
 from cdc.settings import Delta
 from jobs.refresh.lookup import rows_with
@@ -208,7 +209,7 @@ def test_two_writers_of_one_version_are_told_apart(table: Table, monkeypatch: py
         made(folder, version, actions)
 
     made = make_version
-    monkeypatch.setattr(sinks.delta.marked, "make_version", lost)
+    monkeypatch.setattr(sinks.delta.own_commit, "make_version", lost)
     with pytest.raises(TransientError, match="another process"):
         table.change(1, range(5))
 

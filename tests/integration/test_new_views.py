@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import afterimage
 from sinks.spec import HIDDEN
 from tests.support.declared import (
+    as_declared,
     await_event,
     batches_beside,
     declare,
@@ -41,10 +42,17 @@ NEW = {
 }
 
 
-@pytest.fixture
-def shop(postgres: PostgresServer, stores: Stores, tmp_path: Path) -> Iterator[Pipeline]:
+@pytest.fixture(scope="module")
+def running(postgres: PostgresServer, stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """A pipeline with views, over so many rows that a load takes some batches."""
-    with running_shop(postgres, stores, tmp_path, VIEWS) as made:
+    with running_shop(postgres, stores, tmp_path_factory.mktemp("new"), VIEWS) as made:
+        yield made
+
+
+@pytest.fixture
+def shop(running: Pipeline) -> Iterator[Pipeline]:
+    """The same for each test, with VIEWS declared."""
+    with as_declared(running, VIEWS) as made:
         yield made
 
 

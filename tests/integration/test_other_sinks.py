@@ -12,7 +12,15 @@ import pytest
 import requests
 
 from cdc.names import index_alias
-from tests.support.declared import await_event, declare, events, log_of_failures, require_equal, running_shop  # noqa: F401
+from tests.support.declared import (
+    as_declared,
+    await_event,
+    declare,
+    events,
+    log_of_failures,  # noqa: F401
+    require_equal,
+    running_shop,
+)
 from tests.support.load import Load
 from tests.support.pipelines import Pipeline, Stores
 from tests.support.servers import PostgresServer
@@ -34,10 +42,17 @@ OTHER = {
 }
 
 
-@pytest.fixture
-def shop(postgres: PostgresServer, stores: Stores, tmp_path: Path) -> Iterator[Pipeline]:
+@pytest.fixture(scope="module")
+def running(postgres: PostgresServer, stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """A pipeline with views in several sinks, over so many rows that a load takes some batches."""
-    with running_shop(postgres, stores, tmp_path, VIEWS) as made:
+    with running_shop(postgres, stores, tmp_path_factory.mktemp("other"), VIEWS) as made:
+        yield made
+
+
+@pytest.fixture
+def shop(running: Pipeline) -> Iterator[Pipeline]:
+    """The same for each test, with VIEWS declared."""
+    with as_declared(running, VIEWS) as made:
         yield made
 
 

@@ -36,6 +36,36 @@ def running_shop(
         yield made
 
 
+@contextmanager
+def as_declared(shop: Pipeline, views: Mapping[str, str]) -> Iterator[Pipeline]:
+    """For one test of a module: what it changed of the declarations is undone afterwards, what was new dropped."""
+    yield shop
+    if not shop.apply.alive:
+        shop.start_apply()
+    for file in shop.settings.views.glob("*.sql"):
+        if file.stem not in views:
+            file.unlink()
+    declare(shop, **{name: text for name, text in views.items() if text != _declared(shop, name)})
+    shop.catch_up()
+    told = wait_until(lambda: _all_shown(shop), what="the module's declarations", timeout_s=240, poll_s=LOOK_S)
+    assert told is not None
+    for view in sorted({*told["undeclared"], *told["left"]}):
+        dropped = shop.run("drop", view)
+        assert dropped.returncode == 0, dropped.stderr
+
+
+def _declared(shop: Pipeline, name: str) -> str | None:
+    file = shop.settings.views / f"{name}.sql"
+    return file.read_text() if file.exists() else None
+
+
+def _all_shown(shop: Pipeline) -> dict[str, Any] | None:
+    """What `status` says once apply has taken up the files as they are."""
+    told: dict[str, Any] = json.loads(shop.run("status", "--json").stdout)
+    is_shown = not told["changed"] and all(view["lsn"] is not None and not view["stopped"] for view in told["views"])
+    return told if is_shown else None
+
+
 def gate_loads(shop: Pipeline) -> None:
     """Have apply's loads wait wherever a test holds them (tests.support.gated)."""
     _gate(shop).mkdir()
