@@ -72,7 +72,9 @@ def test_the_last_of_the_first_rows_decides(bed: Bed):
     assert how(bed, "dearest", (UPSERT, order(1004, "99000004.00", "paid"))) == "incremental", "it stays where it was"
     assert how(bed, "dearest", (UPSERT, order(1004, "99000007.00"))) == "incremental", "it goes ahead"
     assert how(bed, "dearest", (UPSERT, order(1000, "99000002.50"))) == "incremental", "1000 comes in, 1002 goes out"
-    assert how(bed, "dearest", (UPSERT, order(1000, "99000001.50"))) == "full", "1000 is the last: 1002 may be before it"
+    assert how(bed, "dearest", (UPSERT, order(1000, "99000001.50"))) == "full", (
+        "1000 is the last: 1002 may be before it"
+    )
     assert how(bed, "dearest", (UPSERT, order(1002, "99000002.00", "void"))) == "full", "it alone was the last"
     assert how(bed, "dearest", (DELETE, order(1005, "99000005.00"))) == "full", "any other may follow"
     both = (DELETE, order(1006, "99000006.00")), (UPSERT, order(1007, "99000008.00"))
