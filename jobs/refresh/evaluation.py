@@ -59,9 +59,9 @@ class Evaluation:
     def all_rows(self, groups: int | None = None) -> DataFrame:
         """The whole answer; what is dealt out for it are rows of what it reads, or groups where it is so many."""
         sql = plan_refresh(self._plan, self._tables, self._now).full
-        rows = sum(self._relations.count(name, held) for name, held in self._now.items())
+        count = sum(self._relations.count(name, held) for name, held in self._now.items())
         # Each task that reads hands on the groups that it met.
-        spark = session_for(self._spark, rows if groups is None else min(rows, groups * READERS))
+        spark = session_for(self._spark, count if groups is None else min(count, groups * READERS))
         if spark is self._spark:
             return self._shown(self._answer(sql))
         for name, held in self._now.items():
