@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from sinks.arrow_frames import frame_of, rows_in, with_columns
+from sinks.held_frame import HeldFrame
 
 SCHEMA = StructType([StructField("id", LongType())])
 EMPTY = pa.array([], pa.int64())
@@ -48,6 +49,21 @@ def test_a_frame_knows_the_rows_that_spark_would_answer(spark: SparkSession):
     assert rows_in(some) == some.toArrow()
     assert rows_in(some.where("id = 1")) is None, "what Spark has computed, Spark has to say"
     assert with_columns(frame.where("id = 1"), ("id",)).toArrow().num_rows == 1
+
+
+def test_spark_hears_of_a_frame_when_it_is_asked(spark: SparkSession):
+    frame = frame_of(spark, pa.table({"id": [1, 2], "n": [3, 4]}), StructType([*SCHEMA, StructField("n", LongType())]))
+    some = with_columns(frame, ("n",))
+    for each in (frame, some):
+        assert isinstance(each, HeldFrame)
+        assert each.unpersist() is each
+        assert (each.columns, each.sparkSession, each.is_told) == (each.rows.column_names, spark, False)
+    assert [row.n for row in some.where("n > 3").collect()] == [4]
+    assert frame.join(some, "n").count() == 2
+    held = frame.persist()
+    assert frame.is_cached
+    held.unpersist()
+    assert not frame.is_cached
 
 
 def test_rows_are_forgotten_with_their_frame(spark: SparkSession):
