@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from pyspark import StorageLevel
@@ -36,6 +37,11 @@ ONE_TASK_RECORDS_MAX: Final = 20_000
 BULK_RECORDS_MIN: Final = 2_000
 """Below, it costs as much to read them one by one."""
 BULK_RECORDS_MAX: Final = 250_000
+BULK_BYTES_MAX: Final = 64 << 20
+"""Spark may be told of them, and they are held as long as the batch lasts."""
+MARKED_RECORDS_MAX: Final = 1_000_000
+MARKED_BYTES_MAX: Final = 128 << 20
+"""The same of rows that are for mirrors alone, which take them without Spark."""
 
 _Read = Callable[[TableInfo, Kafka, tuple[Sequence[int], Sequence[int]], tuple[int, int]], RangeRows]
 
@@ -66,16 +72,21 @@ class Changes:
         self.held.unpersist()
 
 
-def read_changes(
+def read_changes(  # noqa: PLR0913  what is read, and for whom
     spark: SparkSession,
     table: TableInfo,
     kafka: Kafka,
     offsets: tuple[Sequence[int], Sequence[int]],
     lsns: tuple[int, int],
     watch: Watch = STRICT,
+    *,
+    is_marked: bool = False,
 ) -> Changes:
-    """The last change per key of `table` in [start, end) per partition, of transactions with floor <= LSN < ceiling."""
-    for read in _ways(records_max(*offsets), watch):
+    """The last change per key of `table` in [start, end) per partition, of transactions with floor <= LSN < ceiling.
+
+    `is_marked`: only mirrors whose rows are marked will write them.
+    """
+    for read in _ways(records_max(*offsets), watch, is_marked=is_marked):
         try:
             return _from_driver(spark, table, read(table, kafka, offsets, lsns), watch)
         except Unusual as odd:
@@ -83,10 +94,11 @@ def read_changes(
     return _from_spark(spark, table, kafka, offsets, lsns, watch)
 
 
-def _ways(records: int, watch: Watch) -> Iterator[_Read]:
+def _ways(records: int, watch: Watch, *, is_marked: bool) -> Iterator[_Read]:
     """How to read so many without Spark, the cheapest first."""
-    if BULK_RECORDS_MIN <= records <= BULK_RECORDS_MAX and not watch.known:
-        yield read_last_changes
+    most, size = (MARKED_RECORDS_MAX, MARKED_BYTES_MAX) if is_marked else (BULK_RECORDS_MAX, BULK_BYTES_MAX)
+    if BULK_RECORDS_MIN <= records <= most and not watch.known:
+        yield partial(read_last_changes, bytes_max=size)
     if records <= RECORDS_MAX:
         yield read_small_range
 

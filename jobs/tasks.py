@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pyspark.sql import functions as F  # noqa: N812
@@ -110,7 +111,8 @@ class TaskRunner:
     def _read_and_write(self, key: _Range, tasks: Sequence[Task]) -> dict[Target, Written | None]:
         if len(tasks) == 1 and (loaded := self._loaded(tasks[0])) is not None:
             return {tasks[0].target: loaded}
-        changes = (read_every_change if key.every_change else read_changes)(
+        read = read_every_change if key.every_change else partial(read_changes, is_marked=all(map(self._marks, tasks)))
+        changes = read(
             self._spark,
             self._pipeline.tables[key.topic],
             self._settings.kafka,
@@ -126,6 +128,12 @@ class TaskRunner:
         finally:
             # Queries may read them as long as the batch lasts.
             self._refresher.relations.at_end(changes.release)
+
+    def _marks(self, task: Task) -> bool:
+        """Whether it is written without Spark, however many rows a batch has."""
+        is_mirror = self._pipeline.specs[task.target.view].kind is Kind.MIRROR
+        sink = self._pipeline.sinks[task.target]
+        return is_mirror and task.mode is Mode.WRITE and isinstance(sink, DeltaSink) and sink.marks
 
     def _loaded(self, task: Task) -> Written | None:
         """All rows of a large mirror, without Spark; None where it is for Spark, or not large."""

@@ -29,8 +29,6 @@ from jobs.small_range import RangeRows
 from jobs.tables import TableInfo
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 
-CHANGES_BYTES_MAX: Final = 64 << 20
-"""They are handed to Spark from this process's memory, and held as long as the batch lasts."""
 _PARSERS: Final = 2
 _AHEAD: Final = 1
 """Chunks of records that are held while they wait to be parsed."""
@@ -72,7 +70,12 @@ def read_rows(
 
 
 def read_last_changes(
-    table: TableInfo, kafka: Kafka, offsets: tuple[Sequence[int], Sequence[int]], lsns: tuple[int, int]
+    table: TableInfo,
+    kafka: Kafka,
+    offsets: tuple[Sequence[int], Sequence[int]],
+    lsns: tuple[int, int],
+    *,
+    bytes_max: int,
 ) -> RangeRows:
     """The last change per key, as jobs.small_range has them; but it does not say which keys these are."""
     require_plain(table)
@@ -81,13 +84,14 @@ def read_last_changes(
         newest.add(records)
     changes = newest.changes()
     rows = typed(changes, table)
-    if rows.nbytes > CHANGES_BYTES_MAX:
+    if rows.nbytes > bytes_max:
         raise Unusual("size")
-    places = zip(changes.column(PARTITION).to_pylist(), changes.column(OFFSET).to_pylist(), strict=True)
+    joined: Any = pc.binary_join_element_wise
+    partition, offset = (changes.column(name).cast(pa.string()) for name in (PARTITION, OFFSET))
     control: dict[str, Any] = {
         OP: pc.if_else(changes.column(GONE), pa.scalar(DELETE), pa.scalar(UPSERT)),
         LSN: changes.column(COMMIT_LSN),
-        AT: pa.array([f"{table.topic}@{partition}:{offset}" for partition, offset in places], pa.string()),
+        AT: joined(pa.scalar(f"{table.topic}@"), partition, pa.scalar(":"), offset, ""),
     }
     for name, values in control.items():
         rows = rows.append_column(name, values)

@@ -1,4 +1,4 @@
-"""A small batch written beside what is there: its rows in a new file, those that they replace marked as deleted.
+"""A batch written beside what is there: its rows in a new file, those that they replace marked as deleted.
 
 In: the batch as an Arrow table, a Commit. Out: one Delta commit with its stamp and turn, or False where the table or
 its key is not fit for it, and nothing is done. Keeps true: of each key one row is left; any other commit on the version
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
-from sinks.delta.commit import Commit
+from sinks.delta.commit import ROWS_PER_FILE_MAX, Commit
 from sinks.delta.direct import refusals, taken_turn
 from sinks.delta.entries import Entry, Unreadable, live_files, removal
 from sinks.delta.files import live_rows, written_file
@@ -32,11 +32,6 @@ TABLE_BYTES_MAX: Final = 4 << 30
 SMALL_FILE_BYTES: Final = 1 << 20
 SMALL_FILES_MAX: Final = 8
 """So many small files become one with the next batch: each costs every reader an open."""
-
-
-def fits(table_bytes: int) -> bool:
-    """Whether a table of this size is written so."""
-    return TABLE_BYTES_MIN <= table_bytes <= TABLE_BYTES_MAX
 
 
 def mark_and_append(rows: pa.Table, commit: Commit, key: Sequence[str], options: Mapping[str, str]) -> bool:
@@ -79,8 +74,12 @@ def _actions(
         yield removal(files[path])
         marked = {"deletionVector": descriptor, "dataChange": True, "stats": widened(files[path].get("stats"))}
         yield {"add": files[path] | marked}
-    if (written := pa.concat_tables([*kept, upserts])).num_rows:
-        yield {"add": written_file(folder, written)}
+    written = pa.concat_tables([*kept, upserts])
+    if written.num_rows > ROWS_PER_FILE_MAX:
+        # Neighbouring keys in one file, so that later batches find theirs in few.
+        written = written.sort_by([(name, "ascending") for name in key])
+    for first in range(0, written.num_rows, ROWS_PER_FILE_MAX):
+        yield {"add": written_file(folder, written.slice(first, ROWS_PER_FILE_MAX))}
 
 
 def _positions(folder: str, files: Mapping[str, Entry], rows: pa.Table, key: Sequence[str]) -> dict[str, BitMap]:
@@ -88,7 +87,8 @@ def _positions(folder: str, files: Mapping[str, Entry], rows: pa.Table, key: Seq
     from pyroaring import BitMap
 
     wanted = rows.select(list(key))
-    likely = [path for path, entry in files.items() if _may_hold(entry, wanted.column(0), key[0])]
+    ordered = _ordered(wanted.column(0))
+    likely = [path for path, entry in files.items() if ordered is None or _may_hold(entry, ordered, key[0])]
     columns = key if len(key) > 1 else ()
     among = {name: wanted.column(name) for name in key}
     found = rows_having(folder, likely, rows.schema, columns, among)
@@ -106,19 +106,23 @@ def _tuples(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]
     return zip(*(rows.column(name).to_pylist() for name in columns), strict=True)
 
 
-def _may_hold(entry: Entry, wanted: Any, name: str) -> bool:
-    """By bounds of whole numbers, which every writer writes exactly."""
+def _ordered(wanted: Any) -> Any | None:
+    """The wanted values in order, where files say between which theirs lie."""
     import numpy as np
     import pyarrow as pa
 
-    if not pa.types.is_integer(wanted.type) or wanted.null_count:
-        return True
+    return np.sort(wanted.to_numpy()) if pa.types.is_integer(wanted.type) and not wanted.null_count else None
+
+
+def _may_hold(entry: Entry, ordered: Any, name: str) -> bool:
+    """By bounds of whole numbers, which every writer writes exactly."""
+    import numpy as np
+
     stats = json.loads(entry.get("stats") or "{}")
     low, high = (stats.get(end, {}).get(name) for end in ("minValues", "maxValues"))
     if not isinstance(low, int) or not isinstance(high, int):
         return True
-    keys = np.sort(wanted.to_numpy())
-    return bool(np.searchsorted(keys, low) < np.searchsorted(keys, high, side="right"))
+    return bool(np.searchsorted(ordered, low) < np.searchsorted(ordered, high, side="right"))
 
 
 def _count(entry: Entry) -> int | None:

@@ -62,6 +62,11 @@ class DeltaSink:
         return self._path
 
     @property
+    def marks(self) -> bool:
+        """Whether rows of batches are marked as deleted, where the table is of a fit size."""
+        return self._marks
+
+    @property
     def storage_options(self) -> Mapping[str, str]:
         """What they need to reach it."""
         return self._options

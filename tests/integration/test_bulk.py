@@ -16,6 +16,7 @@ import jobs.bulk.newest
 import jobs.bulk.sample
 import jobs.bulk.scan
 import jobs.bulk.shares
+import jobs.changes
 from cdc.settings import Kafka
 from cdc.stack.server import Endpoint
 from cdc.values import encoder
@@ -23,6 +24,7 @@ from jobs.bulk.read import read_rows
 from jobs.changes import read_changes
 from jobs.native_rows import Unusual
 from jobs.tables import ColumnInfo, TableInfo
+from sinks.arrow_frames import rows_in
 from sinks.protocol import AT, LSN, OP, UPSERT
 from tests.support.events import EventLog, Row, table
 from tests.support.reading import read_by
@@ -112,6 +114,22 @@ def _history(log: EventLog, chance: random.Random) -> None:
         if chance.random() < 0.15:
             lsn_again, again = chance.choice(published)
             log.transaction(lsn_again, *again)
+
+
+@pytest.mark.parametrize(("most", "is_marked", "is_held"), [(9, True, True), (9, False, False), (3, True, False)])
+def test_more_rows_are_held_for_mirrors_that_mark_theirs(topic, spark, monkeypatch, most, is_marked, is_held):
+    monkeypatch.setattr(jobs.changes, "BULK_RECORDS_MIN", 0)
+    monkeypatch.setattr(jobs.changes, "MARKED_RECORDS_MAX", most)
+    made = topic(ID, NAME)
+    made.log.transaction(10, *(("c", row(key)) for key in range(5)))
+    made.log.transaction(20, ("u", row(3, "again")))
+    offsets = made.log.start, made.log.ends
+    changes = read_changes(spark, made.info, made.kafka, offsets, (0, ALL), is_marked=is_marked)
+    assert (rows_in(changes.frame) is not None) is is_held
+    places = sorted(row[AT] for row in changes.frame.collect())
+    assert changes.count == len({*places}) == 5
+    assert all(place.startswith(f"{made.info.topic}@") for place in places)
+    changes.release()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -38,13 +38,16 @@ def changes(spark: SparkSession, lsn: int, upserts: range, deletes: range = rang
 
 
 @pytest.mark.parametrize(
-    ("way", "engine"), [("marked", "Afterimage"), ("direct", "delta-rs"), ("spark", "Apache-Spark")]
+    ("way", "engine"),
+    [("marked", "Afterimage"), ("large", "Afterimage"), ("direct", "delta-rs"), ("spark", "Apache-Spark")],
 )
 def test_a_middle_batch_is_written_by(spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, engine: str):
     monkeypatch.setattr(marked, "TABLE_BYTES_MIN", 0)
     monkeypatch.setattr(direct, "TABLE_BYTES_MAX", 1 << 30 if way == "direct" else -1)
-    if way == "spark":
+    if way in ("large", "spark"):
         monkeypatch.setattr(small, "KNOWN_ROWS_MAX", ROWS - 1)
+    if way == "spark":
+        monkeypatch.setattr(small, "MARKED_ROWS_MAX", ROWS - 1)
     sink = DeltaSink(Delta(path=str(tmp_path), deletion_vectors=way != "direct"), "shop", SPEC)
     assert sink.position() is None
     sink.replace(changes(spark, 1, range(ROWS)), Position(1, 0, {}))
@@ -55,3 +58,20 @@ def test_a_middle_batch_is_written_by(spark, tmp_path: Path, monkeypatch: pytest
     rows = list(sink.rows())
     assert len(rows) == len(expected)
     assert dict(rows) == expected
+
+
+def test_a_large_batch_goes_beside_a_small_table_in_files_of_neighbouring_keys(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(small, "KNOWN_ROWS_MAX", 999)
+    monkeypatch.setattr(marked, "ROWS_PER_FILE_MAX", 300)
+    sink = DeltaSink(Delta(path=str(tmp_path), deletion_vectors=True), "shop", SPEC)
+    sink.position()
+    sink.replace(changes(spark, 1, range(10)), Position(1, 0, {}))
+    sink.write(changes(spark, 2, range(999, -1, -1)), Position(2, 0, {}))
+    table = DeltaTable(sink.path)
+    assert str(table.history(1)[0]["engineInfo"]) == "Afterimage"
+    files = pa.table(table.get_add_actions(flatten=True)).sort_by("min.id")
+    ends = list(zip(*(files.column(name).to_pylist() for name in ("min.id", "max.id")), strict=True))
+    assert ends == [(0, 299), (300, 599), (600, 899), (900, 999)]
+    assert dict(sink.rows()) == {key: f"{key} at 2" for key in range(1000)}
