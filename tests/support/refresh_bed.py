@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from cdc.settings import Delta
@@ -148,12 +149,12 @@ class Bed:
         how = {name: self.run(name) for name in self.order}
         for name in self.order:
             now = {each: self.refresher.relations.held(each) for each in self.specs[name].relations}
-            answer = Evaluation(self.spark, self.specs[name], self.refresher.relations, now).all_rows().collect()
-            kept = self.spark.read.format("delta").load(self.sinks[name].path).collect()
-            assert _texts(kept) == _texts(answer), name
+            answer = Evaluation(self.spark, self.specs[name], self.refresher.relations, now).all_rows().toArrow()
+            kept = QueryBuilder().register("t", DeltaTable(self.sinks[name].path)).execute("SELECT * FROM t")
+            assert _texts(pa.table(kept.read_all())) == _texts(answer), name
         self.refresher.end_batch()
         return how
 
 
-def _texts(rows: list[Any]) -> list[str]:
-    return sorted(str(sorted(row.asDict().items())) for row in rows)
+def _texts(rows: pa.Table) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in rows.to_pylist())
