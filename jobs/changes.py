@@ -39,7 +39,7 @@ BULK_RECORDS_MIN: Final = 2_000
 BULK_RECORDS_MAX: Final = 250_000
 BULK_BYTES_MAX: Final = 64 << 20
 """Spark may be told of them, and they are held as long as the batch lasts."""
-MARKED_RECORDS_MAX: Final = 1_000_000
+MARKED_RECORDS_MAX: Final = 1_200_000
 MARKED_BYTES_MAX: Final = 128 << 20
 """The same of rows that are for mirrors alone, which take them without Spark."""
 

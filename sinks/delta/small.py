@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 25_000
 KNOWN_ROWS_MAX: Final = 250_000
 """Of rows that this process has anyway."""
-MARKED_ROWS_MAX: Final = 1_000_000
+MARKED_ROWS_MAX: Final = 1_200_000
 """Of these, beside rows that are marked: what is there is not read into memory."""
 UNKNOWN_ROWS_MAX: Final = 5_000
 """Of rows whose size Spark cannot tell beforehand."""
