@@ -14,7 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+import stamina
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from cdc.changes import Record
@@ -122,6 +123,14 @@ def translated(doing: str) -> Iterator[None]:
         raise translate(error.args[0], doing) from error
     except BufferError as error:
         raise TransientError(f"{doing}: the producer's queue is full", "the broker is slow or away") from error
+
+
+def extent(client: Consumer, topic: str, doing: str, wait_s: float, partition: int = 0) -> tuple[int, int]:
+    """Where a partition begins and ends; one that was just made or has moved has no leader for a moment."""
+    for attempt in stamina.retry_context(on=TransientError, timeout=wait_s):
+        with attempt, translated(doing):
+            return client.get_watermark_offsets(TopicPartition(topic, partition), timeout=wait_s)
+    raise AssertionError("either it is told or the last attempt raises")
 
 
 def refused_record(error: Any, record: Record) -> CdcError:

@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc.errors import OperatorError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, extent, translate, translated
 from cdc.names import progress_topic
 from cdc.progress import Progress
 from cdc.settings import Kafka
@@ -29,6 +29,7 @@ class ProgressLog:
         self._newest: Progress | None = None
         self._boundary: Progress | None = None
         self._started = False
+        self._next = 0
 
     def newest(self, wait_s: float = 0.0) -> Progress | None:
         """The newest record, after waiting up to `wait_s` for one newer than what the last call returned."""
@@ -51,8 +52,7 @@ class ProgressLog:
 
     def _start(self) -> None:
         try:
-            with translated("reading the progress topic"):
-                low, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=_ATTEMPT_S)
+            low, high = extent(self._consumer, self._topic, "reading the progress topic", _ATTEMPT_S)
         except OperatorError as error:
             if error.code == TOPIC_MISSING:
                 return  # capture has not made it yet
@@ -62,16 +62,18 @@ class ProgressLog:
             begin = max(low, high - look)
             with translated("reading the progress topic"):
                 self._consumer.assign([TopicPartition(self._topic, 0, begin)])
-            self._read_to_end()
+            self._next = begin
+            self._read_to(high)
             if self._newest is not None or begin == low:
                 break
             look *= 8
         self._started = True
 
-    def _read_to_end(self) -> None:
+    def _read_to(self, high: int) -> None:
+        """To this offset or the end: the end may never come while capture writes, the offset may be of a marker."""
         deadline = time.monotonic() + _ATTEMPT_S
         while time.monotonic() < deadline:
-            if self._take(1.0) == "end":
+            if self._take(1.0) == "end" or self._next >= high:
                 return
         raise TransientError(
             "the progress topic did not answer",
@@ -97,6 +99,7 @@ class ProgressLog:
             if error.code() == END_OF_PARTITION:
                 return "end"
             raise translate(error, "reading the progress topic")
+        self._next = (message.offset() or 0) + 1
         value = message.value()
         if value is not None:
             record = Progress.from_bytes(value)

@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import TopicPartition
 
 from cdc.errors import TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, consumer, extent, translate, translated
 from cdc.names import schema_topic
 from cdc.schema_record import SchemaRecord
 from cdc.settings import Kafka
@@ -25,8 +25,8 @@ def read_schemas(kafka: Kafka, pipeline: str) -> dict[tuple[str, str], SchemaRec
     client = consumer(kafka, f"schema-{pipeline}")
     found: dict[tuple[str, str], SchemaRecord] = {}
     try:
+        low, _ = extent(client, schema_topic(pipeline), "reading the schema topic", _WAIT_S)
         with translated("reading the schema topic"):
-            low, _ = client.get_watermark_offsets(TopicPartition(schema_topic(pipeline), 0), timeout=_WAIT_S)
             client.assign([TopicPartition(schema_topic(pipeline), 0, low)])
         deadline = time.monotonic() + _WAIT_S
         while time.monotonic() < deadline:

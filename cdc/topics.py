@@ -11,12 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import stamina
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from cdc.errors import OperatorError, TransientError
-from cdc.kafka_clients import admin, cluster, consumer, translated
+from cdc.kafka_clients import admin, cluster, consumer, extent, translated
 from cdc.names import (
     control_topic,
     dead_letter_topic,
@@ -126,7 +125,7 @@ class Topics:
         client = consumer(self._kafka, "offsets")
         try:
             return {
-                topic: tuple(_end(client, topic, partition) for partition in range(count))
+                topic: tuple(extent(client, topic, "reading end offsets", _WAIT_S, at)[1] for at in range(count))
                 for topic, count in topics.items()
             }
         finally:
@@ -179,10 +178,3 @@ class Topics:
             if time.monotonic() > deadline:
                 raise TransientError(f"{what} takes longer than {_WAIT_S:.0f} s", "is the broker overloaded?")
             time.sleep(0.05)
-
-
-@stamina.retry(on=TransientError, timeout=_WAIT_S)
-def _end(client: Consumer, topic: str, partition: int) -> int:
-    """A topic that was just made has no leader for a moment."""
-    with translated("reading end offsets"):
-        return client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_WAIT_S)[1]

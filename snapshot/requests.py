@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from cdc.changes import Record
 from cdc.errors import ProtocolError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer, producer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, consumer, extent, producer, translate, translated
 from cdc.names import snapshots_topic
 from cdc.settings import Settings
 from cdc.topics import Topics, pipeline_topics
@@ -102,8 +102,8 @@ class RequestLog:
         self._consumer: Consumer = consumer(settings.kafka, "snapshots")
         self._unread: dict[str, SnapshotRequest] = {}
         self._has_seen_end = False
+        low, _ = extent(self._consumer, self._topic, "reading requests for snapshots", _TIMEOUT_S)
         with translated("reading requests for snapshots"):
-            low, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=_TIMEOUT_S)
             self._consumer.assign([TopicPartition(self._topic, 0, low)])
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from confluent_kafka import Consumer, TopicPartition
 
 from cdc.errors import CdcError, OperatorError, ProtocolError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, consumer, extent, translate, translated
 from cdc.log import get
 from cdc.settings import Settings
 from jobs.control.group import this_process
@@ -36,9 +36,8 @@ class ControlClient:
         self._topic = ensure_topic(settings)
         self._publisher = Publisher(settings, self._topic)
         self._consumer: Consumer = consumer(settings.kafka, "control-client")
+        _, end = extent(self._consumer, self._topic, "reading the control topic", TIMEOUT_S)
         with translated("reading the control topic"):
-            whole = TopicPartition(self._topic, 0)
-            _, end = self._consumer.get_watermark_offsets(whole, timeout=TIMEOUT_S)
             self._consumer.assign([TopicPartition(self._topic, 0, end)])
 
     def __enter__(self) -> ControlClient:

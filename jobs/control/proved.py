@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import TopicPartition
 
 from cdc.errors import CdcError, ProtocolError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, extent, translate, translated
 from cdc.names import control_topic
 from cdc.settings import Settings
 from jobs.control.kept import Kept, Proved
@@ -48,8 +48,8 @@ def kept_records(settings: Settings) -> list[Kept]:
     client = consumer(settings.kafka, f"proofs-{settings.pipeline}")
     try:
         topic = control_topic(settings.pipeline)
+        low, _ = extent(client, topic, "reading the control topic", TIMEOUT_S)
         with translated("reading the control topic"):
-            low, _ = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
             client.assign([TopicPartition(topic, 0, low)])
         deadline = time.monotonic() + _WAIT_S
         while time.monotonic() < deadline:

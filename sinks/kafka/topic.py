@@ -16,7 +16,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from cdc.errors import CdcError, OperatorError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, extent, translate, translated
 from cdc.settings import Kafka
 from sinks.kafka.live import Digests, Fold, missing_from
 from sinks.kafka.records import POSITION_KEY, Rows, parse_fields
@@ -160,8 +160,7 @@ class ViewTopic:
             yield from self._read(client, low)
 
     def _bounds(self, client: Consumer) -> tuple[int, int]:
-        with translated(f"reading {self.name}"):
-            return client.get_watermark_offsets(TopicPartition(self.name, 0), timeout=_SILENCE_S)
+        return extent(client, self.name, f"reading {self.name}", _SILENCE_S)
 
     def _read(self, client: Consumer, begin: int, at_once: int = _AT_ONCE) -> Iterator[Message]:
         """From there to what is committed now; `at_once` of them are waited for."""
