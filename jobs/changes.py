@@ -28,6 +28,7 @@ from jobs.small_range import RECORDS_MAX, RangeRows, read_small_range, records_m
 from jobs.tables import TableInfo
 from jobs.unfit import STRICT, Watch, digest, too_many
 from sinks.arrow_frames import frame_of
+from sinks.delta.small import KNOWN_ROWS_MAX, MARKED_ROWS_MAX
 from sinks.protocol import AT, LSN, OP, UPSERT, Unfit
 
 _log = get(__name__)
@@ -36,10 +37,10 @@ _log = get(__name__)
 ONE_TASK_RECORDS_MAX: Final = 20_000
 BULK_RECORDS_MIN: Final = 2_000
 """Below, it costs as much to read them one by one."""
-BULK_RECORDS_MAX: Final = 250_000
+BULK_RECORDS_MAX: Final = KNOWN_ROWS_MAX
 BULK_BYTES_MAX: Final = 64 << 20
 """Spark may be told of them, and they are held as long as the batch lasts."""
-MARKED_RECORDS_MAX: Final = 1_200_000
+MARKED_RECORDS_MAX: Final = MARKED_ROWS_MAX
 MARKED_BYTES_MAX: Final = 128 << 20
 """The same of rows that are for mirrors alone, which take them without Spark."""
 

@@ -19,7 +19,7 @@ from jobs.plan.nodes import Attribute, Join
 from jobs.plan.tally import Tally
 from jobs.plan.walk import walk
 from jobs.refresh.data_files import ROWS_MAX
-from jobs.refresh.difference import few_changes, not_unique, require_unique
+from jobs.refresh.difference import few_changes, not_unique, require_unique, unique_keys
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.first import FirstNow
 from jobs.refresh.found import Finding, Found
@@ -235,8 +235,8 @@ class QueryChanges:
     def _held(self, rows: DataFrame) -> DataFrame:
         """The rows, which are few, in this process."""
         few = self._few(rows)
-        if not self._proved and len({*row_values(few, self._spec.key)}) < few.num_rows:
-            raise not_unique(self._spec)
+        if not self._proved:
+            unique_keys(self._spec, few)
         return frame_of(self._spark, few, rows.schema)
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:

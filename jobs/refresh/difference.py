@@ -17,6 +17,8 @@ from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 from sinks.spec import ViewSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -29,9 +31,7 @@ def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa
     import pyarrow as pa
 
     was = dict(zip(row_values(stored, spec.key), row_values(stored, spec.stored), strict=True))
-    keys = row_values(new, spec.key)
-    if len(set(keys)) < len(keys):
-        raise not_unique(spec)
+    keys = unique_keys(spec, new)
     pairs = list(zip(keys, row_values(new, spec.stored), strict=True))
     upserts = [at for at, (key, row) in enumerate(pairs) if was.get(key) != row]
     kept = set(keys)
@@ -54,6 +54,14 @@ def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa
     for name, values in control.items():
         rows = rows.append_column(name, values)
     return rows
+
+
+def unique_keys(spec: ViewSpec, rows: pa.Table) -> list[tuple[Hashable, ...]]:
+    """The rows' keys, which no two of them share."""
+    keys = row_values(rows, spec.key)
+    if len(set(keys)) < len(keys):
+        raise not_unique(spec)
+    return keys
 
 
 def many_changes(spec: ViewSpec, stored: DataFrame, new: DataFrame, lsn: int) -> DataFrame:

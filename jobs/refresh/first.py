@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.images import rows_there
-from jobs.refresh.lookup import row_values
+from jobs.refresh.lookup import among_rows, row_values
 from jobs.refresh.relations import ReadRelations
 from jobs.refresh.stored import Stored
 from jobs.upkeep.first_rows import FirstRows
@@ -59,10 +59,9 @@ class FirstNow:
         if pairs is None:
             return None
         was = self._stored.all_few()
-        changed = {key for side in (OLD, NEW) for key in row_values(rows_there(pairs.column(side)), self._key)}
-        is_left = [key not in changed for key in row_values(was, self._shown_key)]
-        left = was.filter(pa.array(is_left, pa.bool_())).select(self._shown_key).rename_columns(self._key)
-        new = rows_there(pairs.column(NEW)).select(self._columns)
+        old, new = (rows_there(pairs.column(side)).select(self._columns) for side in (OLD, NEW))
+        changed = {*row_values(old, self._key), *row_values(new, self._key)}
+        left = among_rows(was, self._shown_key, changed, is_in=False).select(self._shown_key).rename_columns(self._key)
         rows = self._rows_of(left) if left.num_rows else new.slice(0, 0)
         if rows.num_rows != left.num_rows:
             return None
@@ -77,8 +76,7 @@ class FirstNow:
         """The relation's rows that have these keys."""
         wanted = {name: keys.column(name) for name in self._key}
         found = self._relations.lookup(self._relation, self._now, wanted, self._columns)
-        own = set(row_values(keys, self._key))
-        return found.filter(pa.array([key in own for key in row_values(found, self._key)], pa.bool_()))
+        return among_rows(found, self._key, set(row_values(keys, self._key)))
 
     def _tells_all(self, were: int, left: set[Any], found: pa.Table, candidates: pa.Table) -> bool:
         """Whether no other row can be among the first; `left` are the keys of stored rows that did not change."""

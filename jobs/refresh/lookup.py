@@ -6,7 +6,7 @@ In: a table's path and version, columns, and keys as Arrow columns. Out: exactly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,15 +28,12 @@ def rows_with(
     path: str, options: Mapping[str, str], version: int, columns: Sequence[str], keys: pa.Table | None
 ) -> pa.Table:
     """The rows whose columns of the keys' names have the values of some row of `keys`; without keys, all of them."""
-    import pyarrow as pa
-
     names = keys.column_names if keys is not None else []
     wanted = list(dict.fromkeys((*columns, *names)))
     among = {name: keys.column(name) for name in names} if keys is not None else {}
     found = rows_among(path, options, version, wanted, among)
     if keys is not None and len(names) > 1:
-        some = set(row_values(keys, names))
-        found = found.filter(pa.array([row in some for row in row_values(found, names)], pa.bool_()))
+        found = among_rows(found, names, set(row_values(keys, names)))
     return found.select(list(columns))
 
 
@@ -91,6 +88,15 @@ def _condition(among: Mapping[str, Any], field_of: Callable[[str, Any], Any]) ->
 def row_values(table: pa.Table, columns: Sequence[str]) -> list[tuple[Hashable, ...]]:
     """The rows as tuples that are equal exactly where the rows print alike."""
     return list(zip(*(comparable(table.column(name)) for name in columns), strict=True))
+
+
+def among_rows(
+    table: pa.Table, columns: Sequence[str], values: Collection[tuple[Hashable, ...]], *, is_in: bool = True
+) -> pa.Table:
+    """The rows whose values in these columns are among the given ones, or are not."""
+    import pyarrow as pa
+
+    return table.filter(pa.array([(row in values) is is_in for row in row_values(table, columns)], pa.bool_()))
 
 
 def comparable(column: Any) -> list[Any]:

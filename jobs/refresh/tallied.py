@@ -22,7 +22,7 @@ from jobs.refresh.data_files import ROWS_MAX
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.folding import PlainTally, folded, plain_tally, touched
 from jobs.refresh.images import distinct_rows, struct_type
-from jobs.refresh.lookup import TooMany, row_values
+from jobs.refresh.lookup import TooMany, among_rows, row_values
 from jobs.refresh.stored import Stored
 from jobs.upkeep.tallying import UNSURE
 from sinks.arrow_frames import frame_of
@@ -182,7 +182,7 @@ class Tallied:
         anew = self._evaluation.rows_of_few(self._by, frame, keys).toArrow()
         own = self._named(keys, self._by)
         gone = set(row_values(own, own.column_names))
-        kept = (_without(each, own.column_names, gone) for each in (stored, rows))
+        kept = (among_rows(each, own.column_names, gone, is_in=False) for each in (stored, rows))
         present = self._stored.with_keys(own)
         was, now = ((one, other.cast(one.schema)) for one, other in zip(kept, (present, anew), strict=True))
         return pa.concat_tables(was), pa.concat_tables(now)
@@ -209,7 +209,3 @@ class Tallied:
 
 def _distinct(rows: pa.Table) -> pa.Table:
     return rows.group_by(rows.column_names).aggregate([])
-
-
-def _without(rows: pa.Table, names: Sequence[str], gone: set[tuple[object, ...]]) -> pa.Table:
-    return rows.filter(pa.array([each not in gone for each in row_values(rows, names)], pa.bool_()))

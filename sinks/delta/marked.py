@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from sinks.delta.commit import ROWS_PER_FILE_MAX, Commit
-from sinks.delta.direct import refusals, taken_turn
-from sinks.delta.entries import Entry, Unreadable, live_files, removal
+from sinks.delta.entries import Entry, removal
 from sinks.delta.files import live_rows, written_file
 from sinks.delta.having import PLACE, rows_having
-from sinks.delta.opened import is_local, newest
-from sinks.delta.own_commit import commit_files
+from sinks.delta.own_commit import commit_files, own_turn
 from sinks.delta.vectors import dead_rows, enable, widened, write_vectors
 from sinks.protocol import OP, UPSERT
 
@@ -36,17 +34,12 @@ SMALL_FILES_MAX: Final = 8
 
 def mark_and_append(rows: pa.Table, commit: Commit, key: Sequence[str], options: Mapping[str, str]) -> bool:
     """Whether it was done so; `rows` has the table's columns and OP."""
-    if not is_local(commit.path) or not all(_is_exact(rows.schema.field(name).type) for name in key):
+    if not all(_is_exact(rows.schema.field(name).type) for name in key):
         return False
-    with refusals(commit.stamp.view), newest(commit.path, options) as (table, _):
-        taken_turn(table, commit)
-        # What the batch does not speak of would keep its value in a row that is updated.
-        if {field.name for field in table.schema().fields} != {*rows.column_names} - {OP}:
+    with own_turn(commit, {*rows.column_names} - {OP}, options) as opened:
+        if opened is None:
             return False
-        try:
-            files = live_files(commit.path, table.version())
-        except Unreadable:
-            return False
+        table, files = opened
         enable(table)
         commit_files(table, commit, "MERGE", _actions(commit.path, dead_rows(table), files, rows, key))
     return True

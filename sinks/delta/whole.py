@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sinks.delta.commit import Commit
-from sinks.delta.direct import refusals, taken_turn
-from sinks.delta.entries import Unreadable, live_files, removal
+from sinks.delta.entries import removal
 from sinks.delta.files import written_file
-from sinks.delta.opened import is_local, newest
-from sinks.delta.own_commit import commit_files
+from sinks.delta.own_commit import commit_files, own_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,16 +21,10 @@ if TYPE_CHECKING:
 
 def overwrite_directly(rows: pa.Table, commit: Commit, options: Mapping[str, str]) -> bool:
     """Whether it was done so; `rows` has the table's columns."""
-    if not is_local(commit.path):
-        return False
-    with refusals(commit.stamp.view), newest(commit.path, options) as (table, _):
-        taken_turn(table, commit)
-        if {field.name for field in table.schema().fields} != {*rows.column_names}:
+    with own_turn(commit, {*rows.column_names}, options) as opened:
+        if opened is None:
             return False
-        try:
-            files = live_files(commit.path, table.version())
-        except Unreadable:
-            return False
+        table, files = opened
         added = [{"add": written_file(commit.path, rows)}] if rows.num_rows else []
         commit_files(table, commit, "WRITE", [*map(removal, files.values()), *added])
     return True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sinks.delta.commit import Commit
 from sinks.delta.direct import refused, taken_turn
+from sinks.delta.small import count_of
 from sinks.history.columns import ENDS, EVENT, KEPT, PRODUCED, READ, TRUNCATED
 from sinks.protocol import DELETE, LSN, OP, Written
 
@@ -61,7 +62,7 @@ def append_by_spark(rows: DataFrame, commit: Commit) -> None:
 
 def counted(changes: Any) -> Written:
     """What the changes are."""
-    deletes = changes.column(OP).to_pylist().count(DELETE)
+    deletes = count_of(changes, DELETE)
     return Written(changes.num_rows - deletes, deletes)
 
 
