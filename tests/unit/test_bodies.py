@@ -9,7 +9,7 @@ from jobs.declare import declare_views, with_bodies
 from jobs.declare.source import Source
 from jobs.upkeep.verdict import Mode, verdict
 from sinks.spec import ViewSpec
-from tests.unit.test_view_queries import RELATIONS
+from tests.support.view_specs import RELATIONS
 
 TOP = """-- key: who
 -- sinks: delta, cache

@@ -1,4 +1,4 @@
-"""Keys as Spark SQL literals; that Spark reads them back exactly is tested in tests/integration/test_delta_sink.py."""
+"""Keys as Spark SQL literals; that Spark reads them back exactly is tested in tests/integration/test_delta_keys.py."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.shown import shown_by
-from tests.unit.test_view_queries import declare
+from tests.support.view_specs import declare
 
 ORDERS = "public.orders"
 

@@ -9,7 +9,7 @@ from jobs.upkeep.tables import Tables
 from jobs.upkeep.tallying import signed
 from jobs.upkeep.verdict import Mode, verdict
 from sinks.spec import HIDDEN
-from tests.unit.test_view_queries import declare
+from tests.support.view_specs import declare
 
 
 @pytest.mark.parametrize(

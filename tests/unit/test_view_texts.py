@@ -12,7 +12,7 @@ from jobs.declare.source import Source
 from jobs.plan.nodes import Aggregate
 from jobs.plan.walk import walk
 from sinks.registry import make_sink
-from tests.unit.test_view_queries import RELATIONS, declare, refused
+from tests.support.view_specs import RELATIONS, declare, refused
 
 LOW = "SELECT c.id AS cid, count(*) AS n FROM orders o LEFT JOIN customers c ON c.id = o.customer_id GROUP BY c.id"
 
