@@ -89,7 +89,7 @@ def test_what_is_taken_for_granted_would_show(bed: Bed, monkeypatch: pytest.Monk
     with pytest.raises(AssertionError, match="dearest"):
         how(bed, "dearest", (DELETE, first))
     monkeypatch.undo()
-    bed.refresher.end_batch()
+    bed.load()
 
 
 def test_many_changes_and_lost_pairs_are_answered_by_all_rows(bed: Bed):

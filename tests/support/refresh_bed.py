@@ -79,6 +79,10 @@ class Bed:
             self.rows[name] = {each: self.row(name, each) for each in range(40)}
             frame = self.frame(name, [(UPSERT, row) for row in self.rows[name].values()])
             self.sinks[name].replace(frame, self.position())
+        self.load()
+
+    def load(self) -> None:
+        """All views anew, whatever they hold."""
         for name in self.order:
             self.run(name, Mode.REPLACE)
         self.refresher.end_batch()
