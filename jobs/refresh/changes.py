@@ -18,12 +18,13 @@ from jobs.parts import gathered
 from jobs.plan.nodes import Attribute, Join
 from jobs.plan.tally import Tally
 from jobs.plan.walk import walk
+from jobs.refresh.alike import among_rows
 from jobs.refresh.data_files import ROWS_MAX
-from jobs.refresh.difference import few_changes, not_unique, require_unique, unique_keys
+from jobs.refresh.difference import few_changes, not_unique, require_unique, require_unique_few
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.first import FirstNow
 from jobs.refresh.found import Finding, Found
-from jobs.refresh.lookup import TooMany, row_values
+from jobs.refresh.lookup import TooMany
 from jobs.refresh.outcome import How
 from jobs.refresh.relations import CHANGES_MAX, ReadRelations, Untold
 from jobs.refresh.stored import Stored
@@ -190,11 +191,9 @@ class QueryChanges:
 
     def _require_nobody_elses(self, new: pa.Table, stored: pa.Table) -> None:
         """A row outside the affected ones may have the declared key as well."""
-        key = self._spec.key
-        own = set(row_values(stored, key))
-        if new.num_rows and any(
-            each not in own for each in row_values(self._stored.with_keys(new.select(list(key))), key)
-        ):
+        key = list(self._spec.key)
+        there = self._stored.with_keys(new.select(key)) if new.num_rows else stored
+        if among_rows(there, stored.select(key), is_in=False).num_rows:
             raise not_unique(self._spec)
 
     def _of_many(self, evaluation: Evaluation, refresh: Refresh, affected: DataFrame) -> Found:
@@ -236,7 +235,7 @@ class QueryChanges:
         """The rows, which are few, in this process."""
         few = self._few(rows)
         if not self._proved:
-            unique_keys(self._spec, few)
+            require_unique_few(self._spec, few)
         return frame_of(self._spark, few, rows.schema)
 
     def _in_full(self, evaluation: Evaluation, why: str) -> Found:

@@ -26,8 +26,8 @@ Bounds = Mapping[str, tuple[int, int]]
 """The least and the greatest value of columns of whole numbers and days."""
 BATCHES_AHEAD: Final = 4
 FILES_AHEAD: Final = 2
-ROWS_MAX: Final = 50_000
-"""More than so many wanted rows nobody reads here."""
+ROWS_MAX: Final = 250_000
+"""More than so many wanted rows nobody reads here: they are compared in whole columns."""
 
 
 @dataclass(frozen=True, slots=True)

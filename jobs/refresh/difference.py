@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import OperatorError
-from jobs.refresh.images import alike
-from jobs.refresh.lookup import row_values
+from jobs.refresh.alike import alike, among_rows, has_doubles, mask, met
 from jobs.upkeep.tables import NEW, OLD
 from sinks.delta.literals import quoted
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 from sinks.spec import ViewSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
@@ -30,38 +27,33 @@ def few_changes(spec: ViewSpec, stored: pa.Table, new: pa.Table, lsn: int) -> pa
     """Of rows that are few."""
     import pyarrow as pa
 
-    was = dict(zip(row_values(stored, spec.key), row_values(stored, spec.stored), strict=True))
-    keys = unique_keys(spec, new)
-    pairs = list(zip(keys, row_values(new, spec.stored), strict=True))
-    upserts = [at for at, (key, row) in enumerate(pairs) if was.get(key) != row]
-    kept = set(keys)
-    deletes = [at for at, key in enumerate(row_values(stored, spec.key)) if key not in kept]
+    require_unique_few(spec, new)
+    found = met(new, stored, spec.key, spec.stored)
+    differs = found.differ(spec.stored)
+    deletes = among_rows(stored, new.select(list(spec.key)), is_in=False)
     columns = list(spec.stored)
     # What is hidden may be NULL in a stored row, though no row that is computed has it so.
     schema = pa.schema([field.with_nullable(True) for field in new.select(columns).schema])
-    gone = stored.select(columns).take(pa.array(deletes, pa.int64())).cast(schema)
-    rows = pa.concat_tables([new.select(columns).take(pa.array(upserts, pa.int64())).cast(schema), gone])
+    upserts = new.select(columns).filter(mask(differs)).cast(schema)
+    rows = pa.concat_tables([upserts, deletes.select(columns).cast(schema)])
     count = rows.num_rows
-    control: dict[str, pa.Array[Any]] = {
-        OP: pa.array([UPSERT] * len(upserts) + [DELETE] * len(deletes), pa.string()),
+    control: dict[str, Any] = {
+        OP: pa.array([UPSERT] * upserts.num_rows + [DELETE] * deletes.num_rows, pa.string()),
         LSN: pa.array([lsn] * count, pa.int64()),
         AT: pa.array([place(spec, lsn)] * count, pa.string()),
     }
     if spec.hidden:
-        width = len(spec.columns)
-        shown = (was.get(pairs[at][0], ())[:width] != pairs[at][1][:width] for at in upserts)
-        control[SHOWN] = pa.array([*shown, *(True for _ in deletes)], pa.bool_())
+        shown = found.differ(spec.columns).filter(differs)
+        control[SHOWN] = pa.array([*shown, *(True for _ in range(deletes.num_rows))], pa.bool_())
     for name, values in control.items():
         rows = rows.append_column(name, values)
     return rows
 
 
-def unique_keys(spec: ViewSpec, rows: pa.Table) -> list[tuple[Hashable, ...]]:
-    """The rows' keys, which no two of them share."""
-    keys = row_values(rows, spec.key)
-    if len(set(keys)) < len(keys):
+def require_unique_few(spec: ViewSpec, rows: pa.Table) -> None:
+    """A key, of rows in this process."""
+    if has_doubles(rows, spec.key):
         raise not_unique(spec)
-    return keys
 
 
 def many_changes(spec: ViewSpec, stored: DataFrame, new: DataFrame, lsn: int) -> DataFrame:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from jobs.refresh.alike import among_rows, row_values
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.images import rows_there
-from jobs.refresh.lookup import among_rows, row_values
 from jobs.refresh.relations import ReadRelations
 from jobs.refresh.stored import Stored
 from jobs.upkeep.first_rows import FirstRows
@@ -60,8 +60,9 @@ class FirstNow:
             return None
         was = self._stored.all_few()
         old, new = (rows_there(pairs.column(side)).select(self._columns) for side in (OLD, NEW))
-        changed = {*row_values(old, self._key), *row_values(new, self._key)}
-        left = among_rows(was, self._shown_key, changed, is_in=False).select(self._shown_key).rename_columns(self._key)
+        keys = [side.select(self._key) for side in (old, new)]
+        shown = was.select(self._shown_key).rename_columns(self._key)
+        left = among_rows(shown, pa.concat_tables([keys[0], keys[1].cast(keys[0].schema)]), is_in=False)
         rows = self._rows_of(left) if left.num_rows else new.slice(0, 0)
         if rows.num_rows != left.num_rows:
             return None
@@ -76,7 +77,7 @@ class FirstNow:
         """The relation's rows that have these keys."""
         wanted = {name: keys.column(name) for name in self._key}
         found = self._relations.lookup(self._relation, self._now, wanted, self._columns)
-        return among_rows(found, self._key, set(row_values(keys, self._key)))
+        return among_rows(found, keys)
 
     def _tells_all(self, were: int, left: set[Any], found: pa.Table, candidates: pa.Table) -> bool:
         """Whether no other row can be among the first; `left` are the keys of stored rows that did not change."""

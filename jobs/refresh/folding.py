@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,16 +17,15 @@ import pyarrow as pa
 
 from jobs.plan.nodes import Plan, Project, Scan
 from jobs.plan.tally import Fold, Tally, fold_of
+from jobs.refresh.alike import comparable, sides_differ
 from jobs.refresh.images import rows_there
-from jobs.refresh.lookup import TooMany, comparable
+from jobs.refresh.lookup import TooMany
+from jobs.refresh.totals import EXACT, Key, Row, totals
 from jobs.upkeep.shown import shown_by
 from jobs.upkeep.tables import NEW, OLD
 from jobs.upkeep.tallying import UNSURE
 
 _PLAIN: Final = re.compile(r"(?:count|sum|min|max)\((?:1|\*|c\d+)\)")
-_EXACT: Final = decimal.Context(prec=100, Emin=-200, Emax=200)
-Key = tuple[Hashable, ...]
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +119,10 @@ def folded(plain: PlainTally, pairs: pa.Table, stored: pa.Table) -> pa.Table:
     groups: dict[Key, _Group] = {}
     for key, row in _keyed(stored, [each.sql for each in aggregate.groups], [each.sql for each, _ in aggregate.calls]):
         groups[key] = _begun(places, row)
-    with decimal.localcontext(_EXACT):
+    folds = [fold_of(expr) for _, expr in aggregate.calls]
+    with decimal.localcontext(EXACT):
         for sign, rows in zip((-1, 1), sides, strict=True):
-            for key, row in _keyed(rows, plain.groups, plain.values):
+            for key, row in totals(rows, plain.groups, plain.values, folds):
                 group = groups.get(key)
                 if group is None:
                     group = groups[key] = _Group([None] * len(row))
@@ -136,19 +136,7 @@ def folded(plain: PlainTally, pairs: pa.Table, stored: pa.Table) -> pa.Table:
 def touched(plain: PlainTally, pairs: pa.Table) -> pa.Table:
     """The pairs that differ in what the query reads."""
     own = [name for name in plain.read if name in plain.groups or name in plain.values]
-    sides = [_rows(pairs.column(side), own) for side in (OLD, NEW)]
-    differ = [old != new for old, new in zip(*sides, strict=True)]
-    return pairs.filter(pa.array(differ, pa.bool_()))
-
-
-def _rows(structs: Any, names: Sequence[str]) -> list[Row | None]:
-    """What each struct has in these columns; None where it is null."""
-    import pyarrow.compute as pc
-
-    columns = [comparable(pc.struct_field(structs, [structs.type.get_field_index(name)])) for name in names]
-    there = structs.is_valid().to_pylist()
-    rows: Iterable[Row] = zip(*columns, strict=True) if columns else ((),) * len(there)
-    return [row if is_there else None for row, is_there in zip(rows, there, strict=True)]
+    return pairs.filter(sides_differ(pairs.column(OLD), pairs.column(NEW), own))
 
 
 def _own(plain: PlainTally) -> list[str]:
@@ -163,13 +151,10 @@ def _require_plain(schema: pa.Schema) -> None:
         raise TooMany
 
 
-def _keyed(rows: pa.Table, keys: Sequence[str], values: Sequence[str | None]) -> Iterator[tuple[Key, Row]]:
-    known: dict[str, list[Any]] = {name: comparable(rows.column(name)) for name in {*keys, *values} if name is not None}
-    # What counts rows counts them all.
-    ones = [1] * rows.num_rows
+def _keyed(rows: pa.Table, keys: Sequence[str], values: Sequence[str]) -> Iterator[tuple[Key, Row]]:
+    known = {name: comparable(rows.column(name)) for name in {*keys, *values}}
     left: Iterable[Key] = zip(*(known[name] for name in keys), strict=True) if keys else ((),) * rows.num_rows
-    right = zip(*(ones if name is None else known[name] for name in values), strict=True)
-    return zip(left, right, strict=True)
+    return zip(left, zip(*(known[name] for name in values), strict=True), strict=True)
 
 
 def _begun(places: _Places, row: Row) -> _Group:
@@ -178,11 +163,9 @@ def _begun(places: _Places, row: Row) -> _Group:
 
 
 def _add(group: _Group, places: _Places, row: Row, sign: int) -> None:
+    """What some of its rows make: `row` has the results over these alone."""
     results = group.results
-    for at in places.counts:
-        if row[at] is not None:
-            results[at] = (results[at] or 0) + sign
-    for at in places.sums:
+    for at in (*places.counts, *places.sums):
         if (value := row[at]) is not None:
             results[at] = (results[at] or 0) + (value if sign > 0 else -value)
     for at, fold in places.extremes:

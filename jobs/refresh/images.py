@@ -6,35 +6,31 @@ sides: structs OLD and NEW, null where there was no row. Keeps true: a key is pa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jobs.refresh.lookup import row_values
+from jobs.refresh.alike import met
 from jobs.upkeep.tables import NEW, OLD
 from sinks.protocol import OP, UPSERT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
 
 def paired(before: pa.Table, changes: pa.Table, columns: Sequence[str], key: Sequence[str]) -> pa.Table:
     """The pairs; `changes` have OP."""
+    import polars as pl
     import pyarrow as pa
 
-    old = _by_key(before, columns, key)
-    new = _by_key(changes, columns, key)
-    upserts = changes.column(OP).to_pylist()
-    pairs = []
-    for each, (at, row) in new.items():
-        was, known = old.get(each, (None, None))
-        now = at if upserts[at] == UPSERT else None
-        if (was, now) != (None, None) and (now is None or row != known):
-            pairs.append((was, now))
-    sides = zip((before, changes), ((was for was, _ in pairs), (now for _, now in pairs)), strict=True)
-    structs = [_structs(rows.select(columns), pa.array(list(places), pa.int64())) for rows, places in sides]
+    found = met(changes, before, key, columns)
+    is_upsert = pl.Series(changes.column(OP)) == UPSERT
+    # An upsert of what is there changes nothing, and neither does a delete of what is not.
+    is_kept = (is_upsert & found.differ(columns)) | (~is_upsert & found.places.is_not_null())
+    own = pl.int_range(changes.num_rows, eager=True)
+    now = pl.select(pl.when(is_upsert).then(own)).to_series().filter(is_kept)
+    sides = (before, found.places.filter(is_kept)), (changes, now)
+    structs = [_structs(rows.select(columns), pa.array(places.to_arrow(), pa.int64())) for rows, places in sides]
     return pa.table({OLD: structs[0], NEW: structs[1]})
 
 
@@ -114,26 +110,6 @@ def struct_type(types: Mapping[str, str]) -> StructType:
     from pyspark.sql.types import DataType, StructField, StructType
 
     return StructType([StructField(name, DataType.fromDDL(kind)) for name, kind in types.items()])
-
-
-def alike(ours: str, theirs: str, types: Mapping[str, str]) -> Column:
-    """Whether two structs of a frame are both there and hold the same, as it prints."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    def value(side: str, name: str) -> Column:
-        column = F.col(side).getField(name)
-        # 0 and -0 are equal and print differently.
-        return column.cast("string") if types[name] in ("float", "double") else column
-
-    same = [value(ours, name).eqNullSafe(value(theirs, name)) for name in types]
-    return reduce(lambda one, other: one & other, same, F.col(ours).isNotNull() & F.col(theirs).isNotNull())
-
-
-def _by_key(
-    rows: pa.Table, columns: Sequence[str], key: Sequence[str]
-) -> dict[tuple[Hashable, ...], tuple[int, tuple[Any, ...]]]:
-    pairs = zip(row_values(rows, key), row_values(rows, columns), strict=True)
-    return {each: (at, row) for at, (each, row) in enumerate(pairs)}
 
 
 def _structs(rows: pa.Table, places: Any) -> Any:

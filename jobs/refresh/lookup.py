@@ -6,10 +6,11 @@ In: a table's path and version, columns, and keys as Arrow columns. Out: exactly
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
+from jobs.refresh.alike import among_rows
 from jobs.refresh.data_files import ROWS_MAX, DataFiles, data_files
 from sinks.delta.opened import answer_at
 
@@ -33,7 +34,7 @@ def rows_with(
     among = {name: keys.column(name) for name in names} if keys is not None else {}
     found = rows_among(path, options, version, wanted, among)
     if keys is not None and len(names) > 1:
-        found = among_rows(found, names, set(row_values(keys, names)))
+        found = among_rows(found, keys)
     return found.select(list(columns))
 
 
@@ -83,37 +84,6 @@ def _condition(among: Mapping[str, Any], field_of: Callable[[str, Any], Any]) ->
         raise TooMany
     conditions = [_among(values, field_of(name, values.type)) for name, values in among.items()]
     return reduce(lambda one, other: one & other, conditions) if conditions else None
-
-
-def row_values(table: pa.Table, columns: Sequence[str]) -> list[tuple[Hashable, ...]]:
-    """The rows as tuples that are equal exactly where the rows print alike."""
-    return list(zip(*(comparable(table.column(name)) for name in columns), strict=True))
-
-
-def among_rows(
-    table: pa.Table, columns: Sequence[str], values: Collection[tuple[Hashable, ...]], *, is_in: bool = True
-) -> pa.Table:
-    """The rows whose values in these columns are among the given ones, or are not."""
-    import pyarrow as pa
-
-    return table.filter(pa.array([(row in values) is is_in for row in row_values(table, columns)], pa.bool_()))
-
-
-def comparable(column: Any) -> list[Any]:
-    """A column's values, equal exactly where they print alike."""
-    import pyarrow as pa
-
-    kind = column.type
-    if pa.types.is_temporal(kind):
-        # Python's calendar ends before Postgres's does.
-        wide = pa.int32() if kind.bit_width == 32 else pa.int64()
-        values: list[Any] = column.cast(wide).to_pylist()
-        return values
-    if pa.types.is_floating(kind):
-        return [None if value is None else repr(value) for value in column.to_pylist()]
-    if pa.types.is_nested(kind):
-        return [repr(value) for value in column.to_pylist()]
-    return list(column.to_pylist())
 
 
 def _as_it_is(name: str, _: Any) -> Any:

@@ -16,8 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from jobs.refresh.alike import alike
 from jobs.refresh.data_files import ROWS_MAX
-from jobs.refresh.images import alike, distinct_rows, paired, rows_of_side, spark_schema, struct_type, values_in
+from jobs.refresh.images import distinct_rows, paired, rows_of_side, spark_schema, struct_type, values_in
 from jobs.refresh.lookup import TooMany, rows_among, rows_with
 from jobs.refresh.read import ReadRelation, needed, rows_at
 from jobs.refresh.ways import Way, readable, way

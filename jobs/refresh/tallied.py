@@ -18,19 +18,19 @@ from pyspark.sql.types import StructField, StructType
 
 from jobs.plan.nodes import Attribute
 from jobs.plan.tally import Tally
-from jobs.refresh.data_files import ROWS_MAX
+from jobs.refresh.alike import among_rows
 from jobs.refresh.evaluation import Evaluation
 from jobs.refresh.folding import PlainTally, folded, plain_tally, touched
 from jobs.refresh.images import distinct_rows, struct_type
-from jobs.refresh.lookup import TooMany, among_rows, row_values
+from jobs.refresh.lookup import TooMany
 from jobs.refresh.stored import Stored
 from jobs.upkeep.tallying import UNSURE
 from sinks.arrow_frames import frame_of
 from sinks.delta.held import Held
 from sinks.delta.literals import quoted
 
-GROUPS_MAX: Final = ROWS_MAX
-"""More touched groups than this stay in Spark."""
+GROUPS_MAX: Final = 100_000
+"""More touched groups than this stay in Spark: they are folded one by one."""
 
 
 class Unsure(Exception):  # noqa: N818  not an error: the rows are computed by their keys
@@ -181,8 +181,7 @@ class Tallied:
         frame = frame_of(self._stored.spark, keys, StructType([schema[name] for name in names]))
         anew = self._evaluation.rows_of_few(self._by, frame, keys).toArrow()
         own = self._named(keys, self._by)
-        gone = set(row_values(own, own.column_names))
-        kept = (among_rows(each, own.column_names, gone, is_in=False) for each in (stored, rows))
+        kept = (among_rows(each, own, is_in=False) for each in (stored, rows))
         present = self._stored.with_keys(own)
         was, now = ((one, other.cast(one.schema)) for one, other in zip(kept, (present, anew), strict=True))
         return pa.concat_tables(was), pa.concat_tables(now)

@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 import jobs.refresh.data_files
 import jobs.refresh.lookup
 from cdc.settings import Delta
+from jobs.refresh.alike import row_values
 from jobs.refresh.data_files import data_files
-from jobs.refresh.lookup import TooMany, row_values, rows_with
+from jobs.refresh.lookup import TooMany, rows_with
 from sinks.delta import DeltaSink, commit
 from sinks.protocol import UPSERT, Position
 from tests.support.sinks import View, arrow_type
