@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from cdc.settings import Settings
 from cdc.stack.spark import spark_classpath, spark_java_home
+from jobs.memory import share_arenas
 
 LOG4J = """\
 status = off
@@ -79,6 +80,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = spark_java_home()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    share_arenas()
     # A SPARK_HOME of another Spark would start that one.
     os.environ.pop("SPARK_HOME", None)
     # pyspark logs every failed query with its message, which may quote a row; jobs.failures says it without.

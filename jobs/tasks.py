@@ -24,6 +24,7 @@ from jobs.changes import BULK_RECORDS_MAX, Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.every_change import read_every_change
 from jobs.failures import translated
+from jobs.memory import LARGE_RECORDS, give_back
 from jobs.native_rows import Unusual
 from jobs.parts import side_by_side
 from jobs.refresh.refresher import Refresher
@@ -75,14 +76,19 @@ class TaskRunner:
     def run(self, tasks: Sequence[Task]) -> frozenset[Target]:
         """Carry out all of them, stage by stage; the targets of queries that failed, and of what depends on them."""
         stayed: set[Target] = set()
+        is_large = sum(records_max(task.start, task.end) for task in tasks) > LARGE_RECORDS
         try:
             for stage in stages(tasks):
                 failed = {target.view for target in stayed}
                 held = [task.target for task in stage if held_back(task, failed)]
                 self._refresher.hold_back(held)
                 stayed |= {*held, *self._stage([task for task in stage if task.target not in held])}
+                if is_large:
+                    give_back()
         finally:
             self._refresher.end_batch()
+            if is_large:
+                give_back()
         return frozenset(stayed)
 
     def _stage(self, tasks: Sequence[Task]) -> Collection[Target]:

@@ -86,6 +86,8 @@ def read_last_changes(
     rows = typed(changes, table)
     if rows.nbytes > bytes_max:
         raise Unusual("size")
+    # The texts that they were parsed from are as large again.
+    changes = changes.select([PARTITION, OFFSET, GONE, COMMIT_LSN])
     joined: Any = pc.binary_join_element_wise
     partition, offset = (changes.column(name).cast(pa.string()) for name in (PARTITION, OFFSET))
     control: dict[str, Any] = {

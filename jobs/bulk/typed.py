@@ -20,6 +20,8 @@ from jobs.tables import TableInfo
 from jobs.text_rows import arrow_type
 from jobs.typemap import delta_type
 
+KEYS_AT_ONCE: Final = 100_000
+"""As Python's objects they take several times their length."""
 _DIGITS_MAX: Final = 38
 
 
@@ -40,7 +42,8 @@ def _keys(keys: Any, table: TableInfo) -> dict[str, Any]:
     schema = pa.schema([(column.name, json_type(column)) for column in columns])
     if not len(keys):
         return {field.name: pa.chunked_array([], field.type) for field in schema}
-    found = json_rows(keys.to_pylist(), schema, KEY_BEGINNING)
+    some = (keys.slice(first, KEYS_AT_ONCE).to_pylist() for first in range(0, len(keys), KEYS_AT_ONCE))
+    found = pa.concat_tables([json_rows(texts, schema, KEY_BEGINNING) for texts in some])
     if any(values.null_count for values in found.columns):
         raise Unusual("key")
     return {column.name: found.column(at) for at, column in enumerate(columns)}

@@ -26,10 +26,11 @@ from jobs.refresh.first import FirstNow
 from jobs.refresh.found import Finding, Found
 from jobs.refresh.lookup import TooMany
 from jobs.refresh.outcome import How
-from jobs.refresh.relations import CHANGES_MAX, ReadRelations, Untold
+from jobs.refresh.relations import ReadRelations, Untold
 from jobs.refresh.stored import Stored
 from jobs.refresh.tallied import Few, Many, Tallied, Unsure
 from jobs.refresh.ways import is_unchanged
+from jobs.refresh.worth import are_many, are_many_to_tally
 from jobs.upkeep.choice import replaced_by
 from jobs.upkeep.first_rows import FirstRows, first_rows
 from jobs.upkeep.refresh import Refresh
@@ -40,14 +41,6 @@ KEYS_MAX: Final = ROWS_MAX
 """More affected keys than this stay in Spark."""
 SHARE_MAX: Final = 0.2
 """From this share of its rows on, a view is computed in full; `max_affected` in its file says otherwise."""
-
-CHANGES_FEW: Final = 1_000
-"""Up to so many changed rows of a table, what share of it they are does not matter."""
-ROWS_SHARE_MAX: Final = 0.02
-TALLIED_SHARE_MAX: Final = 0.05
-"""From this share of a table's rows on, a view is computed in full: to find what they affect costs as much."""
-LARGE_SHARE_MAX: Final = 0.005
-"""The same where they are more than CHANGES_MAX, and Spark has to find them."""
 
 
 class QueryChanges:
@@ -107,13 +100,9 @@ class QueryChanges:
     def _are_many(self, relation: str) -> bool:
         """Whether so much of it changed that all rows of the view cost no more."""
         count, share = self._relations.changed(relation)
-        if count <= CHANGES_FEW:
-            return False
         if self._spec.plan.tally is None:
-            return share >= (LARGE_SHARE_MAX if count > CHANGES_MAX else ROWS_SHARE_MAX)
-        # What more of them were is looked for by Spark, through all rows of the table.
-        read_whole = count > CHANGES_MAX and (len(self._now) == 1 or share >= LARGE_SHARE_MAX)
-        return share >= TALLIED_SHARE_MAX or read_whole
+            return are_many(count, share, self._stored.count())
+        return are_many_to_tally(count, share, len(self._now))
 
     def _by_keys(self, evaluation: Evaluation, changed: Mapping[str, DataFrame], told: Mapping[str, Held]) -> Found:
         by = sorted(replaced_by(self._spec.plan), key=lambda column: column.id)

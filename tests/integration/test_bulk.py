@@ -16,6 +16,7 @@ import jobs.bulk.newest
 import jobs.bulk.sample
 import jobs.bulk.scan
 import jobs.bulk.shares
+import jobs.bulk.typed
 import jobs.changes
 from cdc.settings import Kafka
 from cdc.stack.server import Endpoint
@@ -82,6 +83,7 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs.bulk.scan, "BYTES_AT_ONCE", 500)
     monkeypatch.setattr(jobs.bulk.scan, "RECORDS_AT_ONCE", 7)
     monkeypatch.setattr(jobs.bulk.newest, "FOLD_BYTES", 0)
+    monkeypatch.setattr(jobs.bulk.typed, "KEYS_AT_ONCE", 3)
 
 
 @pytest.fixture

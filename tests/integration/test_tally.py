@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from jobs.plan.nodes import Aggregate, Attribute, Expr, Scan
 from jobs.plan.tally import tallied
 from jobs.plan.types import INT4, INT8
-from jobs.refresh import changes as deciding
 from jobs.refresh import tallied as refreshing
+from jobs.refresh import worth as deciding
 from jobs.refresh.stored import Stored
 from jobs.upkeep.tallying import UNSURE, folded_sql
 from sinks.delta import commit
