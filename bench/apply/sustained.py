@@ -37,22 +37,28 @@ def sustained(at: Field, seconds: float, *, target: str) -> Figures:
     figures = Figures("changes/s", target)
     lags: dict[str, list[tuple[int, float, float]]] = {}
     with replayed(at) as source, memory(at, figures):
-        for side in at.sides:
-            lags[side.name] = seen = []
-            rates = [FIRST_RATE]
-            while (lag := _flat_lag(source, side, rates[-1], min(CLIMB_S, seconds))) is not None:
-                seen.append((rates[-1], min(CLIMB_S, seconds), round(lag, 2)))
-                rates.append(int(rates[-1] * STEP))
-            while len(rates) > 1 and not figures.of(side.name):
-                rates.pop()
-                if (lag := _flat_lag(source, side, rates[-1], seconds)) is not None:
-                    seen.append((rates[-1], seconds, round(lag, 2)))
-                    figures.of(side.name)[:] = [float(rates[-1])]
-    for side in at.sides:
-        side.turn(at.ends())
-    require_equal(at)
+        # The slower one first: to take what the other was given would keep it busy for longer than all of this.
+        for side in reversed(at.sides):
+            highest, lags[side.name] = _climbed(source, side, seconds)
+            figures.of(side.name)[:] = [float(highest)] if highest else []
+            side.turn(at.ends())
+            source.into_postgres()
+            require_equal(at, side)
     figures.more = {"seconds": seconds, "rate_seconds_lag": lags}
     return figures
+
+
+def _climbed(source: Replayed, side: Side, seconds: float) -> tuple[int, list[tuple[int, float, float]]]:
+    """The highest rate that it held, 0 if none; each rung that it held with its seconds and its lag."""
+    seen: list[tuple[int, float, float]] = []
+    rates, climb = [FIRST_RATE], min(CLIMB_S, seconds)
+    while (lag := _flat_lag(source, side, rates[-1], climb)) is not None:
+        seen.append((rates[-1], climb, round(lag, 2)))
+        rates.append(int(rates[-1] * STEP))
+    for rate in reversed(rates[:-1]):
+        if (lag := _flat_lag(source, side, rate, seconds)) is not None:
+            return rate, [*seen, (rate, seconds, round(lag, 2))]
+    return 0, seen
 
 
 def _flat_lag(source: Replayed, side: Side, rate: int, seconds: float) -> float | None:

@@ -75,6 +75,7 @@ def read_last_changes(
     offsets: tuple[Sequence[int], Sequence[int]],
     lsns: tuple[int, int],
     *,
+    rows_max: int,
     bytes_max: int,
 ) -> RangeRows:
     """The last change per key, as jobs.small_range has them; but it does not say which keys these are."""
@@ -84,7 +85,7 @@ def read_last_changes(
         newest.add(records)
     changes = newest.changes()
     rows = typed(changes, table)
-    if rows.nbytes > bytes_max:
+    if rows.num_rows > rows_max or rows.nbytes > bytes_max:
         raise Unusual("size")
     # The texts that they were parsed from are as large again.
     changes = changes.select([PARTITION, OFFSET, GONE, COMMIT_LSN])
