@@ -133,6 +133,13 @@ def extent(client: Consumer, topic: str, doing: str, wait_s: float, partition: i
     raise AssertionError("either it is told or the last attempt raises")
 
 
+def assign_whole(client: Consumer, topic: str, doing: str, wait_s: float) -> None:
+    """Read a topic of one partition from where it begins."""
+    low, _ = extent(client, topic, doing, wait_s)
+    with translated(doing):
+        client.assign([TopicPartition(topic, 0, low)])
+
+
 def refused_record(error: Any, record: Record) -> CdcError:
     """What became of one record: its table and its key's columns are named, never a value."""
     key = f"key ({_columns(record.key)}), sha256 of the key {sha256(record.key).hexdigest()[:16]}"

@@ -9,10 +9,8 @@ import json
 import time
 from typing import Final
 
-from confluent_kafka import TopicPartition
-
 from cdc.errors import TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer, extent, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, assign_whole, consumer, translate
 from cdc.names import schema_topic
 from cdc.schema_record import SchemaRecord
 from cdc.settings import Kafka
@@ -25,9 +23,7 @@ def read_schemas(kafka: Kafka, pipeline: str) -> dict[tuple[str, str], SchemaRec
     client = consumer(kafka, f"schema-{pipeline}")
     found: dict[tuple[str, str], SchemaRecord] = {}
     try:
-        low, _ = extent(client, schema_topic(pipeline), "reading the schema topic", _WAIT_S)
-        with translated("reading the schema topic"):
-            client.assign([TopicPartition(schema_topic(pipeline), 0, low)])
+        assign_whole(client, schema_topic(pipeline), "reading the schema topic", _WAIT_S)
         deadline = time.monotonic() + _WAIT_S
         while time.monotonic() < deadline:
             message = client.poll(1.0)

@@ -97,9 +97,9 @@ def read_changes(  # noqa: PLR0913  what is read, and for whom
 
 def _ways(records: int, watch: Watch, *, is_marked: bool) -> Iterator[_Read]:
     """How to read so many without Spark, the cheapest first."""
-    most = MARKED_RECORDS_MAX if is_marked else BULK_RECORDS_MAX
+    marked = MARKED_RECORDS_MAX, MARKED_ROWS_MAX, MARKED_BYTES_MAX
+    most, rows, size = marked if is_marked else (BULK_RECORDS_MAX, BULK_RECORDS_MAX, BULK_BYTES_MAX)
     if BULK_RECORDS_MIN <= records <= most and not watch.known:
-        rows, size = (MARKED_ROWS_MAX, MARKED_BYTES_MAX) if is_marked else (BULK_RECORDS_MAX, BULK_BYTES_MAX)
         yield partial(read_last_changes, rows_max=rows, bytes_max=size)
     if records <= RECORDS_MAX:
         yield read_small_range

@@ -78,13 +78,13 @@ class TaskRunner:
         stayed: set[Target] = set()
         is_large = sum(records_max(task.start, task.end) for task in tasks) > LARGE_RECORDS
         try:
-            for stage in stages(tasks):
+            for at, stage in enumerate(stages(tasks)):
+                if is_large and at > 0:
+                    give_back()
                 failed = {target.view for target in stayed}
                 held = [task.target for task in stage if held_back(task, failed)]
                 self._refresher.hold_back(held)
                 stayed |= {*held, *self._stage([task for task in stage if task.target not in held])}
-                if is_large:
-                    give_back()
         finally:
             self._refresher.end_batch()
             if is_large:

@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message
 
 from cdc.changes import Record
 from cdc.errors import ProtocolError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, consumer, extent, producer, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, assign_whole, consumer, producer, translate, translated
 from cdc.names import snapshots_topic
 from cdc.settings import Settings
 from cdc.topics import Topics, pipeline_topics
@@ -102,9 +102,7 @@ class RequestLog:
         self._consumer: Consumer = consumer(settings.kafka, "snapshots")
         self._unread: dict[str, SnapshotRequest] = {}
         self._has_seen_end = False
-        low, _ = extent(self._consumer, self._topic, "reading requests for snapshots", _TIMEOUT_S)
-        with translated("reading requests for snapshots"):
-            self._consumer.assign([TopicPartition(self._topic, 0, low)])
+        assign_whole(self._consumer, self._topic, "reading requests for snapshots", _TIMEOUT_S)
 
     def close(self) -> None:
         """Leave the broker."""

@@ -132,7 +132,6 @@ def replayed(at: Field) -> Iterator[Replayed]:
     made = Replayed(at, rows, publisher, progress, tail, progress.lsn)
     try:
         yield made
-        made.into_postgres()
     finally:
         publisher.close()
 

@@ -9,10 +9,8 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from confluent_kafka import TopicPartition
-
 from cdc.errors import CdcError, ProtocolError, TransientError
-from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, consumer, extent, translate, translated
+from cdc.kafka_clients import END_OF_PARTITION, TOPIC_MISSING, assign_whole, consumer, translate
 from cdc.names import control_topic
 from cdc.settings import Settings
 from jobs.control.kept import Kept, Proved
@@ -47,10 +45,7 @@ def kept_records(settings: Settings) -> list[Kept]:
     found: dict[str, Kept] = {}
     client = consumer(settings.kafka, f"proofs-{settings.pipeline}")
     try:
-        topic = control_topic(settings.pipeline)
-        low, _ = extent(client, topic, "reading the control topic", TIMEOUT_S)
-        with translated("reading the control topic"):
-            client.assign([TopicPartition(topic, 0, low)])
+        assign_whole(client, control_topic(settings.pipeline), "reading the control topic", TIMEOUT_S)
         deadline = time.monotonic() + _WAIT_S
         while time.monotonic() < deadline:
             message = client.poll(1.0)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
     from pyspark.sql import Column
 
-_AT = "at"
+_AT: Final = "at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,7 @@ class Met:
 
     def differ(self, columns: Sequence[str]) -> pl.Series:
         """Whether a row has met none, or one that is not alike in these columns."""
-        differs = self.places.is_null()
-        for name in (self._names[column] for column in columns):
-            differs |= self._rows[name].ne_missing(self._others[name])
-        return differs
+        return _differ(self.places.is_null(), self._rows, self._others, [self._names[column] for column in columns])
 
 
 def met(rows: pa.Table, others: pa.Table, key: Sequence[str], columns: Sequence[str]) -> Met:
@@ -62,21 +59,19 @@ def among_rows(rows: pa.Table, others: pa.Table, *, is_in: bool = True) -> pa.Ta
 
 def has_doubles(rows: pa.Table, columns: Sequence[str]) -> bool:
     """Whether two of the rows are alike in these columns."""
-    ours, _ = _frames(rows.select(list(columns)), rows.select(list(columns)).slice(0, 0))
+    ours = as_printed(rows.select(list(columns)).columns)
     return ours.n_unique() < ours.height
 
 
 def sides_differ(olds: Any, news: Any, names: Sequence[str]) -> Any:
     """Whether two structs are not alike in these columns, or only one of them is there."""
-    sides = [[each.is_valid(), *(_field(each, name) for name in names)] for each in (olds, news)]
-    ours, theirs = (_frame([printed(column) for column in side]) for side in sides)
-    differs = ours[:, 0] != theirs[:, 0]
-    for at in range(1, ours.width):
-        differs |= ours[:, at].ne_missing(theirs[:, at])
-    return mask(differs)
+    ours, theirs = (as_printed([each.is_valid(), *(field_of(each, name) for name in names)]) for each in (olds, news))
+    is_there, *fields = ours.columns
+    return mask(_differ(ours[is_there] != theirs[is_there], ours, theirs, fields))
 
 
-def _field(structs: Any, name: str) -> Any:
+def field_of(structs: Any, name: str) -> Any:
+    """What the structs have in a field; null where there is none."""
     import pyarrow.compute as pc
 
     return pc.struct_field(structs, [structs.type.get_field_index(name)])
@@ -131,18 +126,30 @@ def alike(ours: str, theirs: str, types: Mapping[str, str]) -> Column:
     return reduce(lambda one, other: one & other, same, F.col(ours).isNotNull() & F.col(theirs).isNotNull())
 
 
+def as_printed(columns: Sequence[Any]) -> pl.DataFrame:
+    """Columns as they print, numbered."""
+    return _numbered([printed(column) for column in columns])
+
+
 def _frames(rows: pa.Table, others: pa.Table) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Both sides as they print, their columns numbered."""
+    """Both sides as they print, in the same types."""
     ours = [printed(column) for column in rows.columns]
     theirs = [printed(column) for column in others.columns]
     same = [other if other.type == own.type else other.cast(own.type) for own, other in zip(ours, theirs, strict=True)]
-    return _frame(ours), _frame(same)
+    return _numbered(ours), _numbered(same)
 
 
-def _frame(columns: Sequence[Any]) -> pl.DataFrame:
+def _numbered(columns: Sequence[Any]) -> pl.DataFrame:
     import polars as pl
     import pyarrow as pa
 
     found = pl.from_arrow(pa.table({str(at): column for at, column in enumerate(columns)}))
     assert isinstance(found, pl.DataFrame)
     return found
+
+
+def _differ(differs: pl.Series, rows: pl.DataFrame, others: pl.DataFrame, names: Sequence[str]) -> pl.Series:
+    """Whether rows side by side differ already, or in one of these columns."""
+    for name in names:
+        differs |= rows[name].ne_missing(others[name])
+    return differs

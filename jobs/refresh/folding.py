@@ -63,6 +63,8 @@ def _scan(node: Plan) -> Scan | None:
 class _Places:
     """Where among a group's results those of each kind stand: looked up once, and not for each row."""
 
+    folds: tuple[Fold | None, ...]
+    """Of each result, how it is kept."""
     counts: tuple[int, ...]
     sums: tuple[int, ...]
     extremes: tuple[tuple[int, Fold], ...]
@@ -76,10 +78,11 @@ class _Places:
     def of(cls, tally: Tally) -> _Places:
         """Those of a tally, all of whose results can be folded."""
         columns = [column for column, _ in tally.aggregate.calls]
-        folds = [fold_of(expr) for _, expr in tally.aggregate.calls]
+        folds = tuple(fold_of(expr) for _, expr in tally.aggregate.calls)
         counts = tuple(at for at, fold in enumerate(folds) if fold is Fold.COUNT)
         needed = {tally.rows, *tally.filled.values()}
         return cls(
+            folds,
             counts,
             tuple(at for at, fold in enumerate(folds) if fold is Fold.SUM),
             tuple((at, fold) for at, fold in enumerate(folds) if fold in (Fold.LEAST, Fold.GREATEST)),
@@ -119,10 +122,9 @@ def folded(plain: PlainTally, pairs: pa.Table, stored: pa.Table) -> pa.Table:
     groups: dict[Key, _Group] = {}
     for key, row in _keyed(stored, [each.sql for each in aggregate.groups], [each.sql for each, _ in aggregate.calls]):
         groups[key] = _begun(places, row)
-    folds = [fold_of(expr) for _, expr in aggregate.calls]
     with decimal.localcontext(EXACT):
         for sign, rows in zip((-1, 1), sides, strict=True):
-            for key, row in totals(rows, plain.groups, plain.values, folds):
+            for key, row in totals(rows, plain.groups, plain.values, places.folds):
                 group = groups.get(key)
                 if group is None:
                     group = groups[key] = _Group([None] * len(row))

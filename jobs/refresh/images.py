@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jobs.refresh.alike import met
+from jobs.refresh.alike import field_of, met
 from jobs.upkeep.tables import NEW, OLD
 from sinks.protocol import OP, UPSERT
 
@@ -37,9 +37,8 @@ def paired(before: pa.Table, changes: pa.Table, columns: Sequence[str], key: Seq
 def values_in(pairs: pa.Table, column: str) -> Any:
     """All values that a column has on either side."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    sides = [pc.struct_field(rows, [rows.type.get_field_index(column)]) for rows in map(pairs.column, (OLD, NEW))]
+    sides = [field_of(rows, column) for rows in map(pairs.column, (OLD, NEW))]
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks])
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from jobs.plan.tally import Fold
-from jobs.refresh.alike import printed
+from jobs.refresh.alike import as_printed
 from jobs.refresh.lookup import TooMany
 
 if TYPE_CHECKING:
@@ -35,19 +35,16 @@ def totals(
     import polars as pl
 
     names = {name: str(at) for at, name in enumerate(dict.fromkeys((*groups, *(each for each in values if each))))}
-    whole = pl.from_arrow(pa.table({own: printed(rows.column(name)) for name, own in names.items()}))
-    assert isinstance(whole, pl.DataFrame)
+    known = as_printed(rows.select([*names]).columns)
     # What counts rows counts them all.
-    frame = pl.DataFrame([*whole.get_columns(), pl.repeat(1, rows.num_rows, eager=True).alias(_ONES)])
-    over = [names[name] if name is not None else _ONES for name in values]
-    for column in {each for each, fold in zip(over, folds, strict=True) if fold is Fold.SUM}:
+    frame = pl.DataFrame([*known.get_columns(), pl.repeat(1, rows.num_rows, eager=True).alias(_ONES)])
+    calls = [(names[name] if name is not None else _ONES, fold) for name, fold in zip(values, folds, strict=True)]
+    for column in {each for each, fold in calls if fold is Fold.SUM}:
         _require_room(frame[column])
-    results = [
-        _result(column, fold).alias(f"result {at}") for at, (column, fold) in enumerate(zip(over, folds, strict=True))
-    ]
+    results = [_result(*call).alias(f"result {at}") for at, call in enumerate(calls)]
     by = [names[name] for name in groups]
     found = frame.group_by(by).agg(results) if by else frame.select(results)
-    scales = [_scale(frame[column]) if fold is Fold.SUM else None for column, fold in zip(over, folds, strict=True)]
+    scales = [_scale(frame[column]) if fold is Fold.SUM else None for column, fold in calls]
     for row in found.iter_rows() if rows.num_rows else ():
         yield row[: len(by)], tuple(map(_value, row[len(by) :], scales))
 
@@ -76,7 +73,7 @@ def _whole(value: Any) -> Any:
 
 def _require_room(column: pl.Series) -> None:
     most = _whole(column).abs().max()
-    if most is not None and int(str(most)) * len(column) > _LARGEST:
+    if most is not None and most * len(column) > _LARGEST:
         raise TooMany
 
 

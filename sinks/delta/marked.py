@@ -60,7 +60,7 @@ def _actions(
     empty = [path for path in found if path not in merged and len(left[path]) == _count(files[path])]
     vectors = {path: left[path] for path in found if path not in (*merged, *empty) and left[path] != dead.get(path)}
     is_upsert = pc.equal(rows.column(OP), pa.scalar(UPSERT))
-    # A million rows are not copied for the few that may have gone.
+    # Where none has gone, a million rows are not copied.
     upserts = (rows if pc.all(is_upsert).as_py() else rows.filter(is_upsert)).drop_columns([OP])
     kept = [live_rows(folder, path, left[path], upserts.schema) for path in merged]
     for path in (*merged, *empty):

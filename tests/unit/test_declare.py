@@ -11,14 +11,8 @@ from jobs.declare import declare_view, load_views, mirror_spec
 from jobs.declare.functions import FUNCTIONS
 from jobs.declare.source import Source
 from jobs.declare.translate import RULES
-from jobs.tables import ColumnInfo, TableInfo
 from sinks.spec import Kind, SinkOptions
-
-
-def table(schema: str, name: str, key: list[str], **columns: tuple[str, int]) -> TableInfo:
-    infos = tuple(ColumnInfo(n, type_, oid, oid, -1, n in key, n not in key) for n, (type_, oid) in columns.items())
-    return TableInfo(1, schema, name, 1, "d", tuple(n for n in columns if n in key), infos, f"shop.{schema}.{name}", 2)
-
+from tests.support.view_specs import PEOPLE, table
 
 ORDERS = table(
     "public",
@@ -344,21 +338,8 @@ def test_the_documentation_lists_every_function():
     assert {word for word in words if f"`{word}" not in text} == set()
 
 
-CONCEALED = TableInfo(
-    1,
-    "public",
-    "people",
-    2,
-    "d",
-    ("id",),
-    (ColumnInfo("id", "bigint", 20, 20, key=True), ColumnInfo("mail", "text", 25, 25, rule="hash")),
-    "shop.public.people",
-    2,
-)
-
-
 def declare_concealed(text: str):
-    return declare_view("view", Source("view.sql", text), {("public", "people"): CONCEALED})
+    return declare_view("view", Source("view.sql", text), {("public", "people"): PEOPLE})
 
 
 @pytest.mark.parametrize(
@@ -372,7 +353,7 @@ def declare_concealed(text: str):
 def test_a_concealed_column_can_be_shown_and_tested_for_null(text):
     spec = declare_concealed(text)
     assert [each.column for each in spec.concealed.values()] == (["mail"] if "nobody" not in text else [])
-    assert [each.column for each in mirror_spec(CONCEALED).concealed.values()] == ["mail"]
+    assert [each.column for each in mirror_spec(PEOPLE).concealed.values()] == ["mail"]
 
 
 @pytest.mark.parametrize(
