@@ -40,9 +40,9 @@ BULK_RECORDS_MIN: Final = 2_000
 BULK_RECORDS_MAX: Final = KNOWN_ROWS_MAX
 BULK_BYTES_MAX: Final = 64 << 20
 """Spark may be told of them, and they are held as long as the batch lasts."""
-MARKED_RECORDS_MAX: Final = 5 * MARKED_ROWS_MAX
-"""For mirrors alone, which take their rows without Spark: who is behind has several records of most keys."""
 MARKED_BYTES_MAX: Final = 128 << 20
+"""For mirrors alone, which take their rows without Spark, as long as these and MARKED_ROWS_MAX are enough: who is
+behind has many records of most keys."""
 
 _Read = Callable[[TableInfo, Kafka, tuple[Sequence[int], Sequence[int]], tuple[int, int]], RangeRows]
 
@@ -97,9 +97,9 @@ def read_changes(  # noqa: PLR0913  what is read, and for whom
 
 def _ways(records: int, watch: Watch, *, is_marked: bool) -> Iterator[_Read]:
     """How to read so many without Spark, the cheapest first."""
-    marked = MARKED_RECORDS_MAX, MARKED_ROWS_MAX, MARKED_BYTES_MAX
-    most, rows, size = marked if is_marked else (BULK_RECORDS_MAX, BULK_RECORDS_MAX, BULK_BYTES_MAX)
-    if BULK_RECORDS_MIN <= records <= most and not watch.known:
+    marked, others = (MARKED_ROWS_MAX, MARKED_BYTES_MAX), (BULK_RECORDS_MAX, BULK_BYTES_MAX)
+    rows, size = marked if is_marked else others
+    if records >= BULK_RECORDS_MIN and (is_marked or records <= BULK_RECORDS_MAX) and not watch.known:
         yield partial(read_last_changes, rows_max=rows, bytes_max=size)
     if records <= RECORDS_MAX:
         yield read_small_range

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from cdc.cycles import look_seldom
 from cdc.settings import Settings
 from cdc.stack.spark import spark_classpath, spark_java_home
 from jobs.memory import share_arenas
@@ -64,6 +65,8 @@ SMALL_BATCHES = {
 REBUILD_POOL = "rebuild"
 """What loads beside runs in this pool, and batches in the default one: neither waits for all of the other's tasks."""
 
+MADE_BETWEEN_LOOKS = 10_000
+"""A chunk of records at most. What stands for an object of the JVM may be in a cycle, and should not wait for long."""
 CODE_CACHE = "512m"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -81,6 +84,7 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     os.environ["JAVA_HOME"] = spark_java_home()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     share_arenas()
+    look_seldom(MADE_BETWEEN_LOOKS)
     # A SPARK_HOME of another Spark would start that one.
     os.environ.pop("SPARK_HOME", None)
     # pyspark logs every failed query with its message, which may quote a row; jobs.failures says it without.

@@ -19,7 +19,8 @@ from cdc.log import get
 from cdc.lsn import format_lsn
 from cdc.settings import Settings
 from jobs.batch import TABLE, Mode, Offsets, Target, Task, held_back, stages
-from jobs.bulk.load import Reading, load_mirror
+from jobs.bulk.load import load_mirror
+from jobs.bulk.told import Told
 from jobs.changes import BULK_RECORDS_MAX, Changes, read_changes
 from jobs.dead_letters import DeadLetters
 from jobs.every_change import read_every_change
@@ -148,9 +149,9 @@ class TaskRunner:
         is_plain = task.mode is Mode.REPLACE and self._pipeline.specs[target.view].kind is Kind.MIRROR
         if not (is_plain and isinstance(sink, DeltaSink)) or records <= BULK_RECORDS_MAX or watch.known:
             return None
-        beside, progress = sink.beside(), Reading(target.view, records)
+        beside, told = sink.beside(), Told("view loading", records, view=target.view)
         try:
-            written = load_mirror(self._settings, self._pipeline.tables[target.topic], task, beside, progress.on_read)
+            written = load_mirror(self._settings, self._pipeline.tables[target.topic], task, beside, told.on_read)
         except Unusual as odd:
             _log.info("a load is left to spark", view=target.view, reason=str(odd))
             sink.clear()

@@ -22,8 +22,9 @@ from bench.apply.sides import Side
 from bench.apply.versions import Ends
 from bench.apply.works import memory, require_equal
 
-FIRST_RATE = 20_000
+FIRST_RATE = 44_000
 STEP = 1.3
+RUNGS_BELOW = 8
 CLIMB_S = 60.0
 _EVERY_S = 0.1
 _SLACK_S = 1.0
@@ -49,13 +50,14 @@ def sustained(at: Field, seconds: float, *, target: str) -> Figures:
 
 
 def _climbed(source: Replayed, side: Side, seconds: float) -> tuple[int, list[tuple[int, float, float]]]:
-    """The highest rate that it held, 0 if none; each rung that it held with its seconds and its lag."""
+    """The highest rate that it held, 0 if none of those tried; each rung that it held with its seconds and its lag."""
     seen: list[tuple[int, float, float]] = []
     rates, climb = [FIRST_RATE], min(CLIMB_S, seconds)
     while (lag := _flat_lag(source, side, rates[-1], climb)) is not None:
         seen.append((rates[-1], climb, round(lag, 2)))
         rates.append(int(rates[-1] * STEP))
-    for rate in reversed(rates[:-1]):
+    below = (int(FIRST_RATE / STEP**rung) for rung in range(1, RUNGS_BELOW + 1))
+    for rate in (*reversed(rates[:-1]), *below):
         if (lag := _flat_lag(source, side, rate, seconds)) is not None:
             return rate, [*seen, (rate, seconds, round(lag, 2))]
     return 0, seen

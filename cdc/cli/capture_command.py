@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Final
 
 from rich.markup import escape
@@ -12,19 +11,18 @@ from cdc import metrics
 from cdc.cli.capturing import CaptureRun
 from cdc.cli.screen import err
 from cdc.cli.stopping import stop_event
+from cdc.cycles import look_seldom
 from cdc.errors import CdcError
 from cdc.metrics_server import serve_metrics
 from cdc.settings import Settings
 from snapshot.run import SnapshotProgress
 
-_ALLOCATED_BETWEEN_COLLECTIONS: Final = 100_000
+_MADE_BETWEEN_LOOKS: Final = 100_000
 
 
 def run_capture(settings: Settings) -> None:
     """Run until stopped."""
-    # Records come by the million and are in no cycle: looking for some among them took a fifth of a snapshot's time.
-    gc.freeze()
-    gc.set_threshold(_ALLOCATED_BETWEEN_COLLECTIONS, 20, 20)
+    look_seldom(_MADE_BETWEEN_LOOKS)
     stop = stop_event()
     columns = (
         TextColumn("[bold]{task.description}"),

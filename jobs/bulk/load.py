@@ -7,12 +7,10 @@ Spark loads it. Keeps true: what is put by on disk meanwhile is this load's own,
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from cdc.log import get
 from cdc.settings import Settings
 from jobs.batch import Task
 from jobs.bulk.read import read_rows
@@ -20,10 +18,7 @@ from jobs.tables import TableInfo
 from sinks.delta import BesideDelta
 from sinks.protocol import Written
 
-_log = get(__name__)
-
 FOLDER: Final = "load"
-_TOLD_EVERY_S: Final = 5.0
 
 
 def load_mirror(
@@ -33,23 +28,6 @@ def load_mirror(
     lsns = task.floor_lsn, task.position.lsn
     folder = _folder(settings) / sink.folder
     return sink.load(read_rows(table, settings.kafka, (task.start, task.end), lsns, on_read, folder), task.position)
-
-
-class Reading:
-    """How far a load is, told now and then."""
-
-    def __init__(self, view: str, records: int) -> None:
-        self._view = view
-        self._records = records
-        self._read = 0
-        self._told_s = time.monotonic()
-
-    def on_read(self, count: int) -> None:
-        """So many records more."""
-        self._read += count
-        if time.monotonic() - self._told_s > _TOLD_EVERY_S:
-            self._told_s = time.monotonic()
-            _log.info("view loading", view=self._view, records_read=self._read, records=self._records)
 
 
 def clear_loads(settings: Settings) -> None:

@@ -1,7 +1,8 @@
 """The newest change of each key, out of parsed records as they come.
 
 In: parsed records, positions [floor, ceiling). Out: one row per key that changed, or is there in the end. Keeps true:
-only whole transactions of the range count, in commit order per key; what is held is bounded, or the range is Unusual.
+only whole transactions of the range count, in commit order per key; what is held is bounded, however many records there
+are, or the range is Unusual as soon as that shows.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ from jobs.native_rows import Unusual
 
 HELD_BYTES_MAX: Final = 192 << 20
 FOLD_BYTES: Final = 32 << 20
-"""After so much more what was found is gone through, and after half as much again as is held by then."""
+"""After so much more what was found is gone through, and after as much again as is held by then."""
 NONE: Final[Mapping[int, tuple[int, int]]] = {}
 _AT: Final = "at"
 
 
 class Newest:
-    """Of one range; `add` in the order of reading."""
+    """Of one range, of at most `rows_max` keys; `add` in the order of reading."""
 
-    def __init__(self, lsns: tuple[int, int], truncates: Mapping[int, tuple[int, int]] = NONE) -> None:
+    def __init__(
+        self, lsns: tuple[int, int], truncates: Mapping[int, tuple[int, int]] = NONE, rows_max: int | None = None
+    ) -> None:
         self._lsns = lsns
+        self._rows_max = rows_max
         self._chunks: list[pa.Table] = []
         self._bytes = 0
         self._folded_bytes = 0
@@ -47,7 +51,7 @@ class Newest:
         """Some more, of those that count."""
         self._chunks.append(rows)
         self._bytes += rows.nbytes
-        if self._bytes - self._folded_bytes > max(FOLD_BYTES, self._folded_bytes // 2):
+        if self._bytes - self._folded_bytes > max(FOLD_BYTES, self._folded_bytes):
             self._fold()
 
     def rows(self) -> pa.Table:
@@ -78,6 +82,8 @@ class Newest:
         self._bytes = self._folded_bytes = self._chunks[0].nbytes
         if self._bytes > HELD_BYTES_MAX:
             raise Unusual("size")
+        if self._rows_max is not None and self._chunks[0].num_rows > self._rows_max:
+            raise Unusual("rows")
 
     def _without_truncates(self, rows: pa.Table) -> pa.Table:
         truncates = _values(rows, TRUNCATES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
@@ -36,6 +37,7 @@ _KNOWN: Final = pa.array(["c", "r", "u", "d", "t"])
 _ENVELOPE: Final = b'{"before":'
 _TOMBSTONE: Final = b'{"before":null,"source":{"commit_lsn":%d,"ordinal":%d},"op":"d"}'
 _JSON_BYTES_MAX: Final = 1 << 30
+_NEWLINE, _BRACE = b"\n}"
 _JSON_TYPES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     **dict.fromkeys(("smallint", "int", "bigint"), pa.int64()),
@@ -104,8 +106,7 @@ def json_rows(lines: Sequence[bytes], schema: pa.Schema, beginning: bytes) -> pa
     count = len(lines)
     # The reader takes what stands on a line for granted: it ends the process at a line that says null, and a line
     # with two objects is two rows.
-    plain = text.startswith(beginning) and text.count(b"\n" + beginning) == count - 1 and text.count(b"}\n") == count
-    if not plain or text.count(b"\n") != count or len(text) > _JSON_BYTES_MAX:
+    if len(text) > _JSON_BYTES_MAX or not _are_lines(text, count, beginning):
         raise Unusual("record")
     try:
         found = arrow_json.read_json(
@@ -118,6 +119,19 @@ def json_rows(lines: Sequence[bytes], schema: pa.Schema, beginning: bytes) -> pa
     if found.num_rows != count:
         raise Unusual("record")
     return found
+
+
+def _are_lines(text: bytes, count: int, beginning: bytes) -> bool:
+    """Whether there are so many, each of which begins so and ends like an object."""
+    # Several times faster than to count them, and without the interpreter's lock.
+    found = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(found == _NEWLINE)
+    if len(ends) != count:
+        return False
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    if np.any(ends - starts <= len(beginning)) or np.any(found[ends - 1] != _BRACE):
+        return False
+    return all(np.all(found[starts + at] == byte) for at, byte in enumerate(beginning))
 
 
 def _require(holds: Any) -> None:

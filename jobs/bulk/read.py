@@ -23,15 +23,16 @@ from jobs.bulk.parse import LSN as COMMIT_LSN
 from jobs.bulk.sample import bounds
 from jobs.bulk.scan import scan
 from jobs.bulk.shares import Shares
+from jobs.bulk.told import Told
 from jobs.bulk.typed import typed
 from jobs.native_rows import Unusual
-from jobs.small_range import RangeRows
+from jobs.small_range import RangeRows, records_max
 from jobs.tables import TableInfo
 from sinks.protocol import AT, DELETE, LSN, OP, UPSERT
 
 _PARSERS: Final = 2
-_AHEAD: Final = 1
-"""Chunks of records that are held while they wait to be parsed."""
+_AHEAD: Final = 4
+"""Chunks of records that are held while they wait to be parsed, or parsed while what was found is gone through."""
 
 
 def read_rows(
@@ -80,12 +81,13 @@ def read_last_changes(
 ) -> RangeRows:
     """The last change per key, as jobs.small_range has them; but it does not say which keys these are."""
     require_plain(table)
-    newest = Newest(lsns)
-    for records in _parsed(table, kafka, offsets, lambda _: None):
+    newest = Newest(lsns, rows_max=rows_max)
+    told = Told("range being read", records_max(*offsets), topic=table.topic)
+    for records in _parsed(table, kafka, offsets, told.on_read):
         newest.add(records)
     changes = newest.changes()
     rows = typed(changes, table)
-    if rows.num_rows > rows_max or rows.nbytes > bytes_max:
+    if rows.nbytes > bytes_max:
         raise Unusual("size")
     # The texts that they were parsed from are as large again.
     changes = changes.select([PARTITION, OFFSET, GONE, COMMIT_LSN])

@@ -119,12 +119,12 @@ def _history(log: EventLog, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "rows", "is_marked", "is_held"),
-    [(9, 5, True, True), (9, 5, False, False), (3, 5, True, False), (9, 4, True, False)],
+    ("rows", "is_marked", "is_held"),
+    [(5, True, True), (5, False, False), (4, True, False)],
 )
-def test_more_rows_are_held_for_mirrors_that_mark_theirs(topic, spark, monkeypatch, most, rows, is_marked, is_held):
+def test_more_rows_are_held_for_mirrors_that_mark_theirs(topic, spark, monkeypatch, rows, is_marked, is_held):
     monkeypatch.setattr(jobs.changes, "BULK_RECORDS_MIN", 0)
-    monkeypatch.setattr(jobs.changes, "MARKED_RECORDS_MAX", most)
+    monkeypatch.setattr(jobs.changes, "BULK_RECORDS_MAX", 3)
     monkeypatch.setattr(jobs.changes, "MARKED_ROWS_MAX", rows)
     made = topic(ID, NAME)
     made.log.transaction(10, *(("c", row(key)) for key in range(5)))

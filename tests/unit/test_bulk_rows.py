@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import jobs.bulk.newest
 from jobs.bulk.newest import Newest
 from jobs.bulk.parse import parsed, require_plain
 from jobs.bulk.scan import Records
@@ -38,6 +39,16 @@ def read(info: TableInfo, *values: bytes) -> list[dict[str, Any]]:
 def test_plain_records_are_rows():
     values = [dumps(envelope({"id": key, "price": f"{key}.50"})) for key in (0, 1)]
     assert [(row["id"], str(row["price"])) for row in read(ORDERS, *values)] == [(0, "0.50"), (1, "1.50")]
+
+
+def test_more_keys_than_wanted_show_before_all_is_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jobs.bulk.newest, "FOLD_BYTES", 0)
+    newest = Newest((0, 2**62), rows_max=2)
+    value = dumps(envelope({"id": 1, "price": "1.00"}))
+    for offset, key in enumerate((1, 2, 1, 2, 1, 2)):
+        newest.add(parsed(Records([b'{"id":%d}' % key], [value], [0], [offset]), ORDERS))
+    with pytest.raises(Unusual, match="rows"):
+        newest.add(parsed(Records([b'{"id":3}'], [value], [0], [6]), ORDERS))
 
 
 ODD_VALUES = [
