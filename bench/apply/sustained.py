@@ -28,7 +28,6 @@ RUNGS_BELOW = 8
 CLIMB_S = 60.0
 _EVERY_S = 0.1
 _SLACK_S = 1.0
-_GROWTH = 1.3
 _ATTAINED = 0.95
 _say = Console(stderr=True, highlight=False).print
 
@@ -53,17 +52,20 @@ def _climbed(source: Replayed, side: Side, seconds: float) -> tuple[int, list[tu
     """The highest rate that it held, 0 if none of those tried; each rung that it held with its seconds and its lag."""
     seen: list[tuple[int, float, float]] = []
     rates, climb = [FIRST_RATE], min(CLIMB_S, seconds)
-    while (lag := _flat_lag(source, side, rates[-1], climb)) is not None:
+    # A minute is short for batches of twenty seconds, so what looks like little is climbed past: the long run says.
+    while (lag := _flat_lag(source, side, rates[-1], climb, growth=1.3, lag_max=climb)) is not None:
         seen.append((rates[-1], climb, round(lag, 2)))
         rates.append(int(rates[-1] * STEP))
     below = (int(FIRST_RATE / STEP**rung) for rung in range(1, RUNGS_BELOW + 1))
     for rate in (*reversed(rates[:-1]), *below):
-        if (lag := _flat_lag(source, side, rate, seconds)) is not None:
+        if (lag := _flat_lag(source, side, rate, seconds, growth=1.1, lag_max=seconds / 3)) is not None:
             return rate, [*seen, (rate, seconds, round(lag, 2))]
     return 0, seen
 
 
-def _flat_lag(source: Replayed, side: Side, rate: int, seconds: float) -> float | None:
+def _flat_lag(
+    source: Replayed, side: Side, rate: int, seconds: float, *, growth: float, lag_max: float
+) -> float | None:
     """The median lag at the end; None when it grows, or when the source itself does not give so much."""
     at, table = source.at, source.at.tables[0]
     at.progress()
@@ -88,7 +90,7 @@ def _flat_lag(source: Replayed, side: Side, rate: int, seconds: float) -> float 
     middle, last = median(lags[third : 2 * third]), median(lags[2 * third :])
     _say(f"{side.name}: {rate:,}/s wanted, {attained:,.0f}/s written, lag {middle:.1f} s, then {last:.1f} s")
     # Of a lag that is as long as a third of the time, nobody can say whether it grows.
-    is_flat = last <= min(middle * _GROWTH + _SLACK_S, seconds / 3) and attained >= rate * _ATTAINED
+    is_flat = last <= min(middle * growth + _SLACK_S, lag_max) and attained >= rate * _ATTAINED
     return last if is_flat else None
 
 
